@@ -1,0 +1,135 @@
+// Point-wise attention on plain pointers: what is computed, and the entry points of the fused SIMD kernels.
+// No torch here; the LibTorch op is hinge/ops/attention.h.
+//
+// Legend: B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Lq and Lk lengths, D head width.
+//
+//   x_ij  = scale * q_i . k_j + b_h - [bias_log_n] log N_i
+//   w_ij  = g_h * N_i^-alpha_h * h(x_ij)             if row i sees key j, else exactly 0
+//   out_i = sum_j dropout(w_ij) * v_j
+//
+// Softmax is the exception: w_i = softmax of scale * q_i . k_j over the visible j; it takes no gain, bias, alpha or length rule.
+// A row that sees no key gives zero, and so do its statistics and gradients.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hinge/kernels/activations.h"
+#include "hinge/kernels/parallel.h"
+
+namespace hinge::kernels {
+
+// What N_i means.
+enum class LengthRule {
+  none,     // N = 1
+  fixed,    // N = length_n
+  keys,     // N = Lk (of a jagged sequence: its own number of keys)
+  visible,  // N_i = number of keys that row i sees
+};
+
+// The linear-time order q (k^T v) of the identity activation gives the same function; `automatic` takes it when it is cheaper.
+enum class IdentityOrder { automatic, quadratic, linear };
+
+// A [B, H, L, D] array with any strides in B, H and L, counted in elements; neighbouring elements in D are adjacent.
+template <typename T>
+struct View {
+  T* data = nullptr;
+  int64_t stride_b = 0;
+  int64_t stride_h = 0;
+  int64_t stride_l = 0;
+};
+
+struct AttentionShape {
+  int64_t B = 0, Hq = 0, Hkv = 0, Lq = 0, Lk = 0, D = 0;
+
+  // Row i sees the keys j with  j <= i + Lk - Lq  (right-aligned: the last query sees every key).
+  bool causal = false;
+
+  // [B], each in [0, Lk]: batch row b sees only its first key_lengths[b] keys. Null: all.
+  const int64_t* key_lengths = nullptr;
+
+  // Jagged: B is 1 and sequence s owns query rows [q_offsets[s], q_offsets[s+1]) and keys [k_offsets[s], k_offsets[s+1]).
+  // Both arrays have sequences + 1 entries, start at 0, never decrease and end at Lq and Lk. Null: not jagged.
+  // Causal is right-aligned within each sequence. Excludes key_lengths.
+  const int64_t* q_offsets = nullptr;
+  const int64_t* k_offsets = nullptr;
+  int64_t sequences = 0;
+};
+
+struct AttentionRule {
+  Activation h = Activation::relu;
+  double scale = 1.0;
+
+  LengthRule length_rule = LengthRule::keys;
+  double length_n = 1.0;    // for LengthRule::fixed
+  bool bias_log_n = false;  // subtract log N_i inside h
+
+  // Per query head [Hq]; null means the default for every head.
+  const double* gain = nullptr;   // 1
+  const double* bias = nullptr;   // 0
+  const double* alpha = nullptr;  // 1
+
+  // Each weight is dropped with probability `dropout` and the others divided by 1 - dropout (dropout.h: by a counter-based
+  // generator, so that the fate of a weight depends on the seed and its place only).
+  // Statistics are those of the weights before dropout.
+  double dropout = 0.0;
+  uint64_t seed = 0;
+
+  IdentityOrder identity_order = IdentityOrder::automatic;
+};
+
+// How much of the products behind a relu-like h was skipped because a whole group of neighbouring query rows has weight zero for a
+// key. Counted in (row group, key) pairs; both zero where nothing can be skipped (h without exact zeros).
+struct SkipCount {
+  int64_t groups = 0;
+  int64_t skipped = 0;
+  double share() const { return groups ? static_cast<double>(skipped) / static_cast<double>(groups) : 0.0; }
+};
+
+template <typename T>
+struct AttentionForward {
+  View<const T> q, k, v;
+  View<T> out;  // [B, Hq, Lq, D]
+
+  // Optional, contiguous [B, Hq, Lq]. With w the weights as above and sums over the visible keys:
+  T* weight_sum = nullptr;   // sum_j w_ij
+  T* weight_log = nullptr;   // sum_j w_ij log |w_ij|, 0 log 0 = 0
+  T* zero_share = nullptr;   // share of the visible keys with w_ij == 0
+  T* lse = nullptr;          // softmax only: log sum_j exp(scale * q_i . k_j); required for a later backward. -inf if no key is seen.
+
+  SkipCount* skipped = nullptr;  // optional, [B * Hq]; of a jagged batch all sequences together
+};
+
+template <typename T>
+struct AttentionBackward {
+  View<const T> q, k, v;
+  View<const T> grad_out;              // [B, Hq, Lq, D]
+  const T* grad_weight_sum = nullptr;  // optional, contiguous [B, Hq, Lq]
+  const T* grad_weight_log = nullptr;  // optional, contiguous [B, Hq, Lq]
+
+  // Softmax only: what forward gave.
+  View<const T> out;
+  const T* lse = nullptr;
+  const T* weight_log = nullptr;  // only with grad_weight_log
+
+  View<T> dq, dk, dv;  // shapes of q, k, v; overwritten
+
+  // Optional [Hq], overwritten. Not for softmax.
+  double* dgain = nullptr;
+  double* dbias = nullptr;
+  double* dalpha = nullptr;
+
+  SkipCount* skipped = nullptr;  // optional, [B * Hq]
+};
+
+// The fused kernels. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
+void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<float>&, Parallel&);
+void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<double>&, Parallel&);
+void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<float>&, Parallel&);
+void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<double>&, Parallel&);
+
+// True if the identity activation would run in linear time for this problem.
+bool takes_linear_order(const AttentionShape&, const AttentionRule&, bool weight_log_or_zero_share);
+
+}  // namespace hinge::kernels

@@ -1,0 +1,40 @@
+// Which attention weights dropout keeps: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), plain.
+// A weight's fate depends only on its place, so backward finds it again without a stored mask, and no result depends on tiling,
+// SIMD target or threads. The vector twin is src/kernels/dropout-inl.h.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace hinge::kernels {
+
+inline constexpr uint32_t kPhiloxMul0 = 0xD2511F53, kPhiloxMul1 = 0xCD9E8D57;
+inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9, kPhiloxWeyl1 = 0xBB67AE85;
+inline constexpr int kPhiloxRounds = 10;
+
+inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint64_t key) {
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t p0 = uint64_t{kPhiloxMul0} * counter[0], p1 = uint64_t{kPhiloxMul1} * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ k0, static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ k1, static_cast<uint32_t>(p0)};
+    k0 += kPhiloxWeyl0;
+    k1 += kPhiloxWeyl1;
+  }
+  return counter;
+}
+
+// A weight is kept if its random word is at least this. Probabilities are multiples of 2^-32.
+inline uint32_t dropout_threshold(double dropout) { return static_cast<uint32_t>(std::lround(dropout * 4294967296.0)); }
+
+// One Philox block serves the keys j0 + lane + 8 w, w = 0..3, of a run of 32 keys that starts at a multiple of 32: eight neighbouring
+// keys are eight neighbouring counters, as SIMD code wants them.
+// head: b * Hq + query head. row: query row in the array. key: number of the key within its batch row or jagged sequence.
+inline bool dropout_keeps(uint64_t seed, uint32_t threshold, int64_t head, int64_t row, int64_t key) {
+  const std::array<uint32_t, 4> counter = {static_cast<uint32_t>(key / 32 * 8 + key % 8), static_cast<uint32_t>(row),
+                                           static_cast<uint32_t>(head), 0};
+  return philox4x32(counter, seed)[static_cast<size_t>(key % 32 / 8)] >= threshold;
+}
+
+}  // namespace hinge::kernels
