@@ -1,0 +1,196 @@
+// SIMD twins of the activations in hinge/kernels/activations.h, compiled once per target.
+// Each class: value(d, x) = h(x); value_and_slope(d, x, &slope) gives both for the backward pass, sharing the costly parts.
+// NaN goes in, NaN comes out. Error bounds are stated and tested in tests/kernels/activations_test.cc.
+#if defined(HINGE_ACTIVATIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HINGE_ACTIVATIONS_INL_H_
+#undef HINGE_ACTIVATIONS_INL_H_
+#else
+#define HINGE_ACTIVATIONS_INL_H_
+#endif
+
+#include <cmath>
+
+#include "hinge/kernels/activations.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hinge::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// e^x, 1 ulp; NaN for NaN, and no wrap-around above the largest argument that Highway's Exp takes.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V SafeExp(D d, V x) {
+  using T = hn::TFromD<D>;
+  const V y = hn::Exp(d, hn::Min(hn::Set(d, static_cast<T>(sizeof(T) == 4 ? 104 : 706)), x));
+  return hn::IfThenElse(hn::Ne(x, x), x, y);
+}
+
+// 1 / (1 + e^-x)
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Logistic(D d, V x) {
+  const V one = hn::Set(d, 1);
+  return hn::Div(one, hn::Add(one, SafeExp(d, hn::Neg(x))));
+}
+
+// P(X <= -a) for a >= 0, X normal, given e = exp(-a^2/2).
+// In float: e t p(t), t = 1 / (1 + 0.36 a), p of degree 8 fitted to exp(a^2/2) P(X <= -a) on [0, 14.6], relative error 3e-7 in
+// float arithmetic. In double: erfc of the C library, lane by lane (double is there to be right, not fast).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V NormalTail(D d, V a, V e) {
+  using T = hn::TFromD<D>;
+  if constexpr (sizeof(T) == 4) {
+    const V one = hn::Set(d, 1);
+    const V t = hn::Div(one, hn::MulAdd(hn::Set(d, 0.36f), a, one));
+    V p = hn::Set(d, -0.029825543984770775f);
+    p = hn::MulAdd(p, t, hn::Set(d, 0.13726992905139923f));
+    p = hn::MulAdd(p, t, hn::Set(d, -0.2185593992471695f));
+    p = hn::MulAdd(p, t, hn::Set(d, 0.10122108459472656f));
+    p = hn::MulAdd(p, t, hn::Set(d, 0.00404622545465827f));
+    p = hn::MulAdd(p, t, hn::Set(d, 0.09411046653985977f));
+    p = hn::MulAdd(p, t, hn::Set(d, 0.12450064718723297f));
+    p = hn::MulAdd(p, t, hn::Set(d, 0.1436152160167694f));
+    p = hn::MulAdd(p, t, hn::Set(d, 0.14362134039402008f));
+    return hn::Mul(e, hn::Mul(t, p));
+  } else {
+    (void)e;
+    HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)];
+    hn::Store(a, d, lanes);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = 0.5 * std::erfc(lanes[i] * scalar::kInvSqrt2);
+    return hn::Load(d, lanes);
+  }
+}
+
+// kHasZeros: h(x) == 0 on a whole half-line, and h'(x) == 0 wherever h(x) == 0, so that work behind a zero weight can be skipped.
+struct Relu {
+  static constexpr bool kHasZeros = true;
+  // Max(0, x), in this order: x86 gives the second operand when one is NaN.
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Max(hn::Zero(d), x); }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    slope = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1));
+    return value(d, x);
+  }
+};
+
+struct Relu2 {
+  static constexpr bool kHasZeros = true;
+  template <class D, class V> static HWY_INLINE V value(D d, V x) {
+    const V r = Relu::value(d, x);
+    return hn::Mul(r, r);
+  }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    const V r = Relu::value(d, x);
+    slope = hn::Add(r, r);
+    return hn::Mul(r, r);
+  }
+};
+
+struct Relu6 {
+  static constexpr bool kHasZeros = true;
+  template <class D, class V> static HWY_INLINE V value(D d, V x) {
+    return hn::Min(hn::Set(d, 6), hn::Max(hn::Zero(d), x));
+  }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    slope = hn::IfThenElseZero(hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, hn::Set(d, 6))), hn::Set(d, 1));
+    return value(d, x);
+  }
+};
+
+struct Identity {
+  static constexpr bool kHasZeros = false;
+  template <class D, class V> static HWY_INLINE V value(D, V x) { return x; }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    slope = hn::Set(d, 1);
+    return x;
+  }
+};
+
+struct Sigmoid {
+  static constexpr bool kHasZeros = false;
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return Logistic(d, x); }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    const V s = Logistic(d, x);
+    slope = hn::NegMulAdd(s, s, s);
+    return s;
+  }
+};
+
+struct Silu {
+  static constexpr bool kHasZeros = false;
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Mul(x, Logistic(d, x)); }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    const V s = Logistic(d, x);
+    const V xs = hn::Mul(x, s);
+    slope = hn::MulAdd(xs, hn::Sub(hn::Set(d, 1), s), s);  // s (1 + x (1 - s))
+    return xs;
+  }
+};
+
+struct Softplus {
+  static constexpr bool kHasZeros = false;
+  template <class D, class V> static HWY_INLINE V value(D d, V x) {
+    return hn::Add(Relu::value(d, x), hn::Log1p(d, SafeExp(d, hn::Neg(hn::Abs(x)))));
+  }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    const V one = hn::Set(d, 1);
+    const V e = SafeExp(d, hn::Neg(hn::Abs(x)));
+    const V s = hn::Div(one, hn::Add(one, e));  // sigmoid(|x|)
+    slope = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, s), s);  // below zero e / (1 + e), without cancellation
+    return hn::Add(Relu::value(d, x), hn::Log1p(d, e));
+  }
+};
+
+// x Phi(x); Phi'(x) = exp(-x^2/2) / sqrt(2 pi)
+struct Gelu {
+  static constexpr bool kHasZeros = false;
+  template <class D, class V> static HWY_INLINE V cdf(D d, V x, V& e) {
+    using T = hn::TFromD<D>;
+    const V a = hn::Abs(x);
+    e = SafeExp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, static_cast<T>(-0.5))));
+    const V tail = NormalTail(d, a, e);
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1), tail));
+  }
+  template <class D, class V> static HWY_INLINE V value(D d, V x) {
+    V e;
+    return hn::Mul(x, cdf(d, x, e));
+  }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    using T = hn::TFromD<D>;
+    V e;
+    const V phi = cdf(d, x, e);
+    slope = hn::MulAdd(hn::Mul(x, e), hn::Set(d, static_cast<T>(scalar::kInvSqrt2Pi)), phi);
+    return hn::Mul(x, phi);
+  }
+};
+
+// x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3)
+struct GeluTanh {
+  static constexpr bool kHasZeros = false;
+  template <class D, class V> static HWY_INLINE V gate(D d, V x, V xx) {
+    using T = hn::TFromD<D>;
+    const V inner = hn::MulAdd(hn::Mul(x, xx), hn::Set(d, static_cast<T>(0.044715)), x);
+    return Logistic(d, hn::Mul(inner, hn::Set(d, static_cast<T>(2 * scalar::kSqrt2OverPi))));
+  }
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Mul(x, gate(d, x, hn::Mul(x, x))); }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
+    using T = hn::TFromD<D>;
+    const V one = hn::Set(d, 1);
+    const V xx = hn::Mul(x, x);
+    const V s = gate(d, x, xx);
+    const V xs = hn::Mul(x, s);
+    const V twice_du = hn::MulAdd(xx, hn::Set(d, static_cast<T>(6 * 0.044715 * scalar::kSqrt2OverPi)),
+                                  hn::Set(d, static_cast<T>(2 * scalar::kSqrt2OverPi)));
+    // s (1 - s) is 0 where the gate is shut or open; x^2 may be infinite there.
+    const V closed = hn::Mul(xs, hn::Sub(one, s));
+    const V bend = hn::IfThenElse(hn::Eq(closed, hn::Zero(d)), hn::Zero(d), hn::Mul(closed, twice_du));
+    slope = hn::Add(s, bend);
+    return xs;
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hinge::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

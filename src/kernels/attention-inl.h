@@ -1,0 +1,227 @@
+// What forward and backward share: how a problem is cut into row tiles and units of work, packing, per-row factors.
+// Compiled once per target.
+//
+// Unit: one sequence and one key/value head with its group of query heads. Many units: each is one task and packs for itself, so that
+// its keys stay in a core's cache. Few units: keys are packed by everybody, then blocks of rows are handed out (split mode).
+// Tiles, blocks and the order of sums depend on the shape only, never on the number of workers, so neither do the results.
+#if defined(HINGE_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HINGE_ATTENTION_INL_H_
+#undef HINGE_ATTENTION_INL_H_
+#else
+#define HINGE_ATTENTION_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "hinge/kernels/attention.h"
+#include "kernels/sequences.h"
+#include "kernels/tile-inl.h"
+#include "kernels/workspace.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hinge::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr int64_t kBlockTiles = 16;            // row tiles of a block: 16 x 6 rows of weights by kKeyBlock keys stay in L2
+inline constexpr size_t kPackedBytes = size_t{24} << 20;  // packed keys and values of units in flight, in split mode
+
+HWY_INLINE int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+HWY_INLINE int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+// lq rows cut into tiles of at most kTileRows rows, as equal as can be.
+struct Tiles {
+  int64_t lq, count;
+  explicit Tiles(int64_t rows) : lq(rows), count(CeilDiv(rows, kTileRows)) {}
+  int64_t begin(int64_t t) const { return t * lq / count; }
+  int64_t rows(int64_t t) const { return begin(t + 1) - begin(t); }
+};
+
+template <typename T>
+HWY_INLINE T* At(const View<T>& view, int64_t b, int64_t head, int64_t l) {
+  return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
+}
+
+// Sizes that every part of a call needs.
+struct Plan {
+  const AttentionShape& shape;
+  const AttentionRule& rule;
+  int64_t NR, padded_depth, width_panels, group;
+  std::vector<Sequence> sequences;  // those with rows
+  int64_t longest_seen = 0;
+  bool softmax;
+
+  template <typename T>
+  static Plan make(const AttentionShape& shape, const AttentionRule& rule) {
+    const int64_t NR = PanelWidth<T>();
+    Plan plan{shape, rule, NR, RoundUp(shape.D, NR), CeilDiv(shape.D, NR), shape.Hkv ? shape.Hq / shape.Hkv : 0, {}, 0,
+              rule.h == Activation::softmax};
+    for (int64_t s = 0; s < sequence_count(shape); ++s) {
+      const Sequence seq = sequence(shape, s);
+      plan.sequences.push_back(seq);
+      plan.longest_seen = std::max(plan.longest_seen, seq.seen);
+    }
+    // The longest first: whoever comes last then waits least.
+    std::stable_sort(plan.sequences.begin(), plan.sequences.end(),
+                     [](const Sequence& a, const Sequence& b) { return a.lq * a.seen > b.lq * b.seen; });
+    return plan;
+  }
+
+  int64_t units() const { return static_cast<int64_t>(sequences.size()) * shape.Hkv; }
+  const Sequence& unit_sequence(int64_t unit) const { return sequences[static_cast<size_t>(unit / shape.Hkv)]; }
+  int64_t unit_kv_head(int64_t unit) const { return unit % shape.Hkv; }
+
+  double gain(int64_t head) const { return rule.gain ? rule.gain[head] : 1.0; }
+  double bias(int64_t head) const { return rule.bias ? rule.bias[head] : 0.0; }
+  double alpha(int64_t head) const { return rule.alpha ? rule.alpha[head] : 1.0; }
+};
+
+// N_i^-alpha and log N_i of neighbouring rows; N seldom changes from row to row, and alpha is mostly 0, 1/2 or 1.
+class RowLengths {
+ public:
+  RowLengths(const Plan& plan, const Sequence& seq, int64_t head) : plan_(plan), seq_(seq), alpha_(plan.alpha(head)) {}
+
+  void set_row(int64_t i) {
+    const double n = seq_.row_length(plan_.rule, i);
+    if (n == n_) return;
+    n_ = n;
+    power_ = alpha_ == 0 ? 1.0 : alpha_ == 1 ? 1.0 / n : alpha_ == 0.5 ? 1.0 / std::sqrt(n) : std::pow(n, -alpha_);
+    has_log_ = false;
+  }
+  double power() const { return power_; }
+  double log_n() {
+    if (!has_log_) log_ = std::log(n_);
+    has_log_ = true;
+    return log_;
+  }
+
+ private:
+  const Plan& plan_;
+  const Sequence& seq_;
+  double alpha_, n_ = -1, power_ = 1, log_ = 0;
+  bool has_log_ = false;
+};
+
+// Score panels of the keys [begin, end) (begin a multiple of NR) of one head, into the packed array of the whole head.
+template <typename T>
+void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys, int64_t kv_head, int64_t begin, int64_t end,
+                T* packed) {
+  for (int64_t j = begin; j < end; j += plan.NR)
+    PackScorePanel(At(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), plan.shape.D,
+                   packed + j * plan.shape.D);
+}
+
+// Width panels of the rows [begin, end) of one head.
+template <typename T>
+void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows, int64_t kv_head, int64_t begin, int64_t end,
+                T* packed) {
+  for (int64_t j = begin; j < end; ++j)
+    PackWidthRow(At(rows, seq.b, kv_head, seq.k_begin + j), plan.shape.D, packed + j * plan.NR, seq.seen * plan.NR);
+}
+
+template <typename T>
+int64_t PackedScoresSize(const Plan& plan, int64_t keys) {
+  return RoundUp(keys, plan.NR) * plan.shape.D;
+}
+template <typename T>
+int64_t PackedWidthsSize(const Plan& plan, int64_t keys) {
+  return keys * plan.padded_depth;
+}
+
+// One tile height of each micro-kernel, and the table of all heights.
+template <typename T>
+using ScoreFunction = uint32_t* (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t, uint32_t*);
+
+template <typename T>
+struct ScoreKernels {
+  ScoreFunction<T> by_rows[kTileRows + 1];
+  bool has_zeros;
+};
+
+template <class H, bool kSlopes, typename T>
+ScoreKernels<T> MakeScoreKernels() {
+  return {{nullptr, ScoreTile<H, 1, kSlopes, T>, nullptr, nullptr, ScoreTile<H, 4, kSlopes, T>, ScoreTile<H, 5, kSlopes, T>,
+           ScoreTile<H, 6, kSlopes, T>},
+          H::kHasZeros};
+}
+
+// Softmax gives Softmax's pass raw scores in forward; in backward its weight is exp(x - lse), a point-wise function of x - lse.
+template <bool kSlopes, typename T, class SoftmaxStandIn>
+ScoreKernels<T> ScoreKernelsFor(Activation h) {
+  switch (h) {
+#define HINGE_CASE(name, cls) \
+  case Activation::name:      \
+    return MakeScoreKernels<cls, kSlopes, T>();
+    HINGE_FOR_EACH_POINTWISE_ACTIVATION(HINGE_CASE)
+#undef HINGE_CASE
+    case Activation::softmax:
+      break;
+  }
+  return MakeScoreKernels<SoftmaxStandIn, kSlopes, T>();
+}
+
+// sums += weights x rows for the first `count` entries of `list` (null: the first `count` keys).
+template <typename T>
+HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* right, T* sums,
+                                 int64_t sum_row) {
+  using F = void (*)(const T*, const uint32_t*, int64_t, const T*, T*, int64_t);
+  static constexpr F kDense[] = {nullptr, WeightedRows<1, false, T>, nullptr, nullptr, WeightedRows<4, false, T>,
+                                 WeightedRows<5, false, T>, WeightedRows<6, false, T>};
+  static constexpr F kListed[] = {nullptr, WeightedRows<1, true, T>, nullptr, nullptr, WeightedRows<4, true, T>,
+                                  WeightedRows<5, true, T>, WeightedRows<6, true, T>};
+  (list ? kListed : kDense)[rows](weights, list, count, right, sums, sum_row);
+}
+
+template <typename T>
+HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* tile, int64_t tile_row,
+                               T* sums) {
+  using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*);
+  static constexpr F kDense[] = {nullptr, SpreadRows<1, false, T>, nullptr, nullptr, SpreadRows<4, false, T>,
+                                 SpreadRows<5, false, T>, SpreadRows<6, false, T>};
+  static constexpr F kListed[] = {nullptr, SpreadRows<1, true, T>, nullptr, nullptr, SpreadRows<4, true, T>,
+                                  SpreadRows<5, true, T>, SpreadRows<6, true, T>};
+  (list ? kListed : kDense)[rows](weights, list, count, tile, tile_row, sums);
+}
+
+// Which keys of a block a row tile works on. All rows of the tile see the first `common` keys; causal rows r see own(r) >= common.
+// The list of non-zero keys is used when it leaves out enough to pay for its indirection.
+template <typename T>
+struct TileKeys {
+  int rows = 0;         // real rows
+  int padded = 0;       // height of the micro-kernels
+  int64_t common = 0;
+  int64_t own[kTileRows] = {};
+  const uint32_t* list = nullptr;  // null: dense
+  int64_t count = 0;               // entries of the list, or `common`
+
+  int64_t most() const { return own[rows - 1]; }
+
+  void set_visible(const Sequence& seq, int64_t first_row, int64_t tile_rows, int64_t first_key, int64_t keys) {
+    rows = static_cast<int>(tile_rows);
+    padded = PaddedRows(tile_rows);
+    for (int r = 0; r < rows; ++r) own[r] = std::clamp<int64_t>(seq.visible(first_row + r) - first_key, 0, keys);
+    common = own[0];
+    list = nullptr;
+    count = common;
+  }
+
+  // `begin`, `end`: the keys with any non-zero weight, ascending.
+  void set_list(const uint32_t* begin, const uint32_t* end, SkipCount& skipped) {
+    while (end > begin && static_cast<int64_t>(end[-1]) >= common) --end;
+    const int64_t listed = end - begin;
+    skipped.groups += common;
+    if (listed > common - common / 16) return;
+    skipped.skipped += common - listed;
+    list = begin;
+    count = listed;
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hinge::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

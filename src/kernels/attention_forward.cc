@@ -1,0 +1,370 @@
+// Forward attention: scores, activation and weighted sum, tile by tile; no L x L array.
+#include "kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_forward.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "hwy/highway.h"
+#include "kernels/attention-inl.h"
+#include "kernels/attention_linear.h"
+#include "kernels/dropout-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hinge::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
+template <typename T>
+struct ForwardScratch {
+  T *q, *out;               // [tile][slot][padded_depth]
+  T* weights;               // [tile] weight tiles
+  T *init, *factor;         // [tile][slot]: where scores start (bias); the row's final factor
+  T* keep;                  // [kKeyBlock] dropout of one row
+  double *sum, *log_sum, *zeros, *largest;  // [tile][slot] statistics; softmax: running sum, sum e (x - max), -, maximum
+  uint32_t* lists;          // [tile][list_size]
+  static constexpr int64_t kListSize = kKeyBlock + 64;  // whole vectors are stored at the end
+
+  void carve(Carver& carver, const Plan& plan) {
+    constexpr int64_t slots = kBlockTiles * kTileRows;
+    q = carver.take<T>(slots * plan.padded_depth);
+    out = carver.take<T>(slots * plan.padded_depth);
+    weights = carver.take<T>(slots * kKeyBlock);
+    init = carver.take<T>(slots);
+    factor = carver.take<T>(slots);
+    keep = carver.take<T>(kKeyBlock);
+    sum = carver.take<double>(slots);
+    log_sum = carver.take<double>(slots);
+    zeros = carver.take<double>(slots);
+    largest = carver.take<double>(slots);
+    lists = carver.take<uint32_t>(kBlockTiles * kListSize);
+  }
+};
+
+// Adds sum w, sum w log |w| and the number of zeros of one run of weights.
+template <typename T>
+HWY_NOINLINE void AddStatistics(const T* HWY_RESTRICT w, int64_t count, bool logs, double& sum, double& log_sum, double& zeros) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const auto zero = hn::Zero(d), one = hn::Set(d, 1);
+  auto s = zero, l = zero, z = zero;
+  for (int64_t j = 0; j < count; j += N) {
+    const auto inside = hn::FirstN(d, static_cast<size_t>(count - j));
+    const auto x = hn::IfThenElseZero(inside, hn::Load(d, w + j));
+    const auto is_zero = hn::Eq(x, zero);
+    s = hn::Add(s, x);
+    z = hn::Add(z, hn::IfThenElseZero(hn::And(inside, is_zero), one));
+    if (logs) l = hn::MulAdd(x, hn::Log(d, hn::IfThenElse(is_zero, one, hn::Abs(x))), l);
+  }
+  sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, s)));
+  log_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, l)));
+  zeros += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, z)));
+}
+
+// Turns one run of scores x into e^(x - m), m the running maximum, and brings what was summed under the old maximum in line.
+template <typename T>
+HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, T* HWY_RESTRICT out, int64_t padded_depth,
+                             double& largest, double& sum, double& log_sum, double& zeros) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const T lowest = -std::numeric_limits<T>::infinity();
+  auto top0 = hn::Set(d, lowest), top1 = top0;
+  int64_t j = 0;
+  for (; j + 2 * N <= count; j += 2 * N) {
+    top0 = hn::Max(top0, hn::Load(d, x + j));
+    top1 = hn::Max(top1, hn::Load(d, x + j + N));
+  }
+  for (; j < count; j += N)
+    top0 = hn::Max(top0, hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count - j)), hn::Load(d, x + j), hn::Set(d, lowest)));
+  const double top = static_cast<double>(hn::GetLane(hn::MaxOfLanes(d, hn::Max(top0, top1))));
+  if (top > largest) {
+    if (sum > 0) {
+      const double shrink = std::exp(largest - top);
+      log_sum = shrink * (log_sum + sum * (largest - top));
+      sum *= shrink;
+      const auto f = hn::Set(d, static_cast<T>(shrink));
+      for (int64_t k = 0; k < padded_depth; k += N) hn::Store(hn::Mul(f, hn::Load(d, out + k)), d, out + k);
+    }
+    largest = top;
+  }
+  // Where every score is -inf the row has no maximum to subtract; its weights come out as NaN, as elsewhere.
+  const auto m = hn::Set(d, static_cast<T>(largest));
+  const auto zero = hn::Zero(d), one = hn::Set(d, 1);
+  auto s0 = zero, s1 = zero;
+  j = 0;
+  for (; j + 2 * N <= count && !statistics; j += 2 * N) {
+    const auto e0 = SafeExp(d, hn::Sub(hn::Load(d, x + j), m)), e1 = SafeExp(d, hn::Sub(hn::Load(d, x + j + N), m));
+    hn::Store(e0, d, x + j);
+    hn::Store(e1, d, x + j + N);
+    s0 = hn::Add(s0, e0);
+    s1 = hn::Add(s1, e1);
+  }
+  auto l = zero, z = zero;
+  for (; j < count; j += N) {
+    const auto inside = hn::FirstN(d, static_cast<size_t>(count - j));
+    const auto t = hn::Sub(hn::Load(d, x + j), m);
+    const auto e = hn::IfThenElseZero(inside, SafeExp(d, t));
+    hn::Store(e, d, x + j);
+    s0 = hn::Add(s0, e);
+    const auto is_zero = hn::Eq(e, zero);
+    l = hn::Add(l, hn::IfThenElse(is_zero, zero, hn::Mul(e, t)));
+    z = hn::Add(z, hn::IfThenElseZero(hn::And(inside, is_zero), one));
+  }
+  sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))));
+  log_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, l)));
+  zeros += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, z)));
+}
+
+template <typename T>
+HWY_INLINE void MultiplyRun(T* HWY_RESTRICT x, const T* HWY_RESTRICT by, int64_t count) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t j = 0; j < count; j += N) hn::Store(hn::Mul(hn::Load(d, x + j), hn::Load(d, by + j)), d, x + j);
+}
+
+// One call of attention_forward.
+template <typename T>
+class Forward {
+ public:
+  Forward(const Plan& plan, const AttentionForward<T>& io)
+      : plan_(plan), io_(io), kernels_(ScoreKernelsFor<false, T, Identity>(plan.rule.h)),
+        statistics_(io.weight_sum || io.weight_log || io.zero_share),
+        threshold_(dropout_threshold(plan.rule.dropout)) {}
+
+  void Run(Parallel& parallel) {
+    const int workers = parallel.workers();
+    const int64_t units = plan_.units();
+    const int64_t heads = plan_.shape.B * plan_.shape.Hq;
+    if (io_.skipped) std::fill_n(io_.skipped, heads, SkipCount{});
+
+    const int64_t packed = PackedScoresSize<T>(plan_, plan_.longest_seen) + PackedWidthsSize<T>(plan_, plan_.longest_seen);
+    const bool split = units < 4 * workers;
+    const int64_t wave = split ? std::clamp<int64_t>(static_cast<int64_t>(kPackedBytes / (static_cast<size_t>(packed + 1) * sizeof(T))), 1, units)
+                               : workers;
+    std::vector<ForwardScratch<T>> scratch(static_cast<size_t>(workers));
+    std::vector<T*> packs(static_cast<size_t>(wave));
+    Carver count(nullptr);
+    Carve(count, scratch, packs, packed);
+    Carver carver(Workspace::get(count.used()));
+    Carve(carver, scratch, packs, packed);
+
+    if (!split) {
+      parallel.run(units, [&](int64_t unit, int worker) HWY_ATTR {
+        T* pack = packs[static_cast<size_t>(worker)];
+        const Sequence& seq = plan_.unit_sequence(unit);
+        Pack(unit, 0, seq.seen, pack);
+        const int64_t blocks = CeilDiv(Tiles(seq.lq).count, kBlockTiles);
+        for (int64_t g = 0; g < plan_.group; ++g)
+          for (int64_t block = 0; block < blocks; ++block) Block(unit, g, block, pack, scratch[static_cast<size_t>(worker)]);
+      });
+    } else {
+      for (int64_t first = 0; first < units; first += wave) {
+        const int64_t last = std::min(first + wave, units);
+        // Tasks of a wave: (unit, key chunk), then (unit, query head, block), the longest rows (causal) first.
+        struct Task { int64_t unit, g, block; };
+        std::vector<Task> packing, blocks;
+        for (int64_t unit = first; unit < last; ++unit) {
+          const Sequence& seq = plan_.unit_sequence(unit);
+          for (int64_t chunk = 0; chunk < CeilDiv(seq.seen, kKeyBlock); ++chunk) packing.push_back({unit, 0, chunk});
+          for (int64_t block = CeilDiv(Tiles(seq.lq).count, kBlockTiles) - 1; block >= 0; --block)
+            for (int64_t g = 0; g < plan_.group; ++g) blocks.push_back({unit, g, block});
+        }
+        parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
+          const Task& task = packing[static_cast<size_t>(i)];
+          const int64_t begin = task.block * kKeyBlock;
+          Pack(task.unit, begin, std::min(begin + kKeyBlock, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
+        });
+        parallel.run(static_cast<int64_t>(blocks.size()), [&](int64_t i, int worker) HWY_ATTR {
+          const Task& task = blocks[static_cast<size_t>(i)];
+          Block(task.unit, task.g, task.block, packs[static_cast<size_t>(task.unit - first)], scratch[static_cast<size_t>(worker)]);
+        });
+      }
+    }
+    Workspace::release_large();
+  }
+
+ private:
+  void Carve(Carver& carver, std::vector<ForwardScratch<T>>& scratch, std::vector<T*>& packs, int64_t packed) {
+    for (ForwardScratch<T>& s : scratch) s.carve(carver, plan_);
+    for (T*& pack : packs) pack = carver.take<T>(packed);
+  }
+
+  // Keys [begin, end) of a unit: score panels of k, then width panels of v.
+  void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const int64_t kv_head = plan_.unit_kv_head(unit);
+    PackScores(plan_, seq, io_.k, kv_head, begin, end, pack);
+    PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize<T>(plan_, seq.seen));
+  }
+
+  // One block of row tiles of one query head against all its keys.
+  HWY_NOINLINE void Block(int64_t unit, int64_t g, int64_t block, const T* pack, ForwardScratch<T>& s) {
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
+    const Tiles all(seq.lq);
+    const int64_t first_tile = block * kBlockTiles;
+    const int64_t tiles = std::min(kBlockTiles, all.count - first_tile);
+    const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR;
+    const T* v_panels = pack + PackedScoresSize<T>(plan_, seq.seen);
+    LoadRows(seq, head, all, first_tile, tiles, s);
+    std::fill_n(s.out, tiles * kTileRows * pd, T{0});
+
+    SkipCount skipped;
+    TileKeys<T> keys[kBlockTiles];
+    uint32_t* list_ends[kBlockTiles];
+    const int64_t most = seq.visible(all.begin(first_tile + tiles) - 1);
+    for (int64_t k0 = 0; k0 < most; k0 += kKeyBlock) {
+      const int64_t nk = std::min(kKeyBlock, most - k0);
+      for (int64_t t = 0; t < tiles; ++t) {
+        keys[t].set_visible(seq, all.begin(first_tile + t), all.rows(first_tile + t), k0, nk);
+        list_ends[t] = s.lists + t * s.kListSize;
+      }
+      for (int64_t j = 0; j < nk; j += NR)
+        for (int64_t t = 0; t < tiles; ++t)
+          if (j < keys[t].most())
+            list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + t * kTileRows * pd, pd, pack + (k0 + j) * depth, depth,
+                                                            s.init + t * kTileRows, s.weights + t * kTileRows * kKeyBlock + j, nullptr,
+                                                            static_cast<uint32_t>(j), list_ends[t]);
+      if (kernels_.has_zeros)
+        for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
+      if (plan_.softmax || statistics_ || plan_.rule.dropout > 0) RowPasses(seq, head, all, first_tile, tiles, k0, keys, s);
+
+      for (int64_t p = 0; p < plan_.width_panels; ++p) {
+        const T* panel = v_panels + (p * seq.seen + k0) * NR;
+        for (int64_t t = 0; t < tiles; ++t) {
+          const T* weights = s.weights + t * kTileRows * kKeyBlock;
+          T* out = s.out + t * kTileRows * pd + p * NR;
+          CallWeightedRows(keys[t].padded, weights, keys[t].list, keys[t].count, panel, out, pd);
+          for (int r = 1; r < keys[t].rows; ++r)  // what later rows of a causal tile see beyond the first one
+            if (keys[t].own[r] > keys[t].common)
+              CallWeightedRows<T>(1, weights + r * kKeyBlock + keys[t].common, nullptr, keys[t].own[r] - keys[t].common,
+                                  panel + keys[t].common * NR, out + r * pd, pd);
+        }
+      }
+    }
+    StoreRows(seq, head, all, first_tile, tiles, s);
+    if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], skipped);
+  }
+
+  static void AddSkipped(SkipCount& to, const SkipCount& from) {
+    __atomic_fetch_add(&to.groups, from.groups, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&to.skipped, from.skipped, __ATOMIC_RELAXED);
+  }
+
+  void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s) {
+    const int64_t pd = plan_.padded_depth;
+    RowLengths lengths(plan_, seq, head);
+    const double gain = plan_.gain(head), bias = plan_.bias(head), inverse_keep = 1 / (1 - plan_.rule.dropout);
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t row = all.begin(first_tile + t), rows = all.rows(first_tile + t);
+      for (int64_t r = 0; r < PaddedRows(rows); ++r) {
+        const int64_t slot = t * kTileRows + r;
+        s.sum[slot] = s.log_sum[slot] = s.zeros[slot] = 0;
+        s.largest[slot] = -std::numeric_limits<double>::infinity();
+        s.init[slot] = 0;
+        if (r >= rows) {
+          std::fill_n(s.q + slot * pd, pd, T{0});
+          continue;
+        }
+        CopyRow(At(io_.q, seq.b, head, seq.q_begin + row + r), plan_.shape.D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
+        s.factor[slot] = static_cast<T>(inverse_keep);
+        if (plan_.softmax || seq.visible(row + r) == 0) continue;
+        lengths.set_row(row + r);
+        s.init[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+        s.factor[slot] = static_cast<T>(gain * lengths.power() * inverse_keep);
+      }
+    }
+  }
+
+  // Statistics, softmax and dropout of one block of weights, row by row.
+  void RowPasses(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, int64_t k0,
+                 const TileKeys<T>* keys, ForwardScratch<T>& s) {
+    for (int64_t t = 0; t < tiles; ++t)
+      for (int r = 0; r < keys[t].rows; ++r) {
+        const int64_t slot = t * kTileRows + r, n = keys[t].own[r];
+        if (n == 0) continue;
+        T* w = s.weights + slot * kKeyBlock;
+        if (plan_.softmax)
+          SoftmaxRun(w, n, statistics_, s.out + slot * plan_.padded_depth, plan_.padded_depth, s.largest[slot], s.sum[slot],
+                     s.log_sum[slot], s.zeros[slot]);
+        else if (statistics_)
+          AddStatistics(w, n, io_.weight_log != nullptr, s.sum[slot], s.log_sum[slot], s.zeros[slot]);
+        if (plan_.rule.dropout > 0) {
+          DropoutMask(plan_.rule.seed, threshold_, seq.b * plan_.shape.Hq + head, seq.q_begin + all.begin(first_tile + t) + r, k0, n,
+                      s.keep);
+          MultiplyRun(w, s.keep, n);
+        }
+      }
+  }
+
+  void StoreRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s) {
+    const int64_t pd = plan_.padded_depth;
+    RowLengths lengths(plan_, seq, head);
+    for (int64_t t = 0; t < tiles; ++t)
+      for (int64_t r = 0; r < all.rows(first_tile + t); ++r) {
+        const int64_t slot = t * kTileRows + r, i = all.begin(first_tile + t) + r, row = seq.q_begin + i;
+        const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
+        const int64_t n = seq.visible(i);
+        double factor = s.factor[slot];
+        if (plan_.softmax) factor = n ? factor / s.sum[slot] : 0;
+        WriteRow<false>(s.out + slot * pd, plan_.shape.D, static_cast<T>(factor), At(io_.out, seq.b, head, row));
+        if (io_.lse) io_.lse[stat] = static_cast<T>(n ? s.largest[slot] + std::log(s.sum[slot]) : -std::numeric_limits<double>::infinity());
+        if (!statistics_) continue;
+        double sum = 0, log_sum = 0;
+        if (n && plan_.softmax) {
+          sum = s.sum[slot] / s.sum[slot];
+          log_sum = s.log_sum[slot] / s.sum[slot] - std::log(s.sum[slot]);
+        } else if (n) {
+          lengths.set_row(i);
+          const double c = plan_.gain(head) * lengths.power();
+          sum = c * s.sum[slot];
+          log_sum = c == 0 ? 0 : c * (s.log_sum[slot] + std::log(std::abs(c)) * s.sum[slot]);
+        }
+        if (io_.weight_sum) io_.weight_sum[stat] = static_cast<T>(sum);
+        if (io_.weight_log) io_.weight_log[stat] = static_cast<T>(log_sum);
+        if (io_.zero_share) io_.zero_share[stat] = static_cast<T>(n ? s.zeros[slot] / static_cast<double>(n) : 0);
+      }
+  }
+
+  const Plan& plan_;
+  const AttentionForward<T>& io_;
+  ScoreKernels<T> kernels_;
+  bool statistics_;
+  uint32_t threshold_;
+};
+
+template <typename T>
+void RunForward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<T>(shape, rule);
+  Forward<T>(plan, io).Run(parallel);
+}
+
+void ForwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
+  RunForward(shape, rule, io, parallel);
+}
+void ForwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
+  RunForward(shape, rule, io, parallel);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hinge::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hinge::kernels {
+
+HWY_EXPORT(ForwardFloat);
+HWY_EXPORT(ForwardDouble);
+
+void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
+  if (takes_linear_order(shape, rule, io.weight_log || io.zero_share)) return linear_forward(shape, rule, io, parallel);
+  HWY_DYNAMIC_DISPATCH(ForwardFloat)(shape, rule, io, parallel);
+}
+void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
+  if (takes_linear_order(shape, rule, io.weight_log || io.zero_share)) return linear_forward(shape, rule, io, parallel);
+  HWY_DYNAMIC_DISPATCH(ForwardDouble)(shape, rule, io, parallel);
+}
+
+}  // namespace hinge::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,330 @@
+// The micro-kernels of attention, compiled once per target, and the packed layouts they work on. No loops over sequences or heads here.
+//
+// A row tile is up to kTileRows neighbouring query rows; a panel is kPanelVectors SIMD vectors wide (NR elements). Layouts:
+//   score panel   [D][NR]      NR neighbouring keys (or values), transposed: element (d, j)   for q k^T and dO v^T
+//   width panel   [rows][NR]   NR neighbouring elements of D of many keys                     for p v, ds k, and the sums dk, dv
+//   weight tile   [kTileRows][kKeyBlock]   the weights of one row tile and one block of keys
+// Tiles of 6 rows x 2 vectors keep 12 sums in registers: with 2 vectors of the panel and 1 broadcast that is 15 of AVX2's 16.
+#if defined(HINGE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HINGE_TILE_INL_H_
+#undef HINGE_TILE_INL_H_
+#else
+#define HINGE_TILE_INL_H_
+#endif
+
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "kernels/activations-inl.h"
+#include "kernels/set_bits.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hinge::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr int kTileRows = 6;
+inline constexpr int kPanelVectors = 2;
+inline constexpr int64_t kKeyBlock = 256;  // row stride of a weight tile
+
+template <typename T>
+HWY_INLINE int64_t PanelWidth() {
+  return kPanelVectors * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+}
+
+// Appends first + the numbers of the lanes whose mask is false; returns the new end. Stores a whole vector, whatever the count.
+// (Highway's own compaction does it on AVX-512; elsewhere GCC copies that function's table to the stack on every call.)
+template <class D, class M>
+HWY_INLINE uint32_t* AppendUnset(D d, M mask, uint32_t first, uint32_t* HWY_RESTRICT list) {
+  using T = hn::TFromD<D>;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == 4) {
+    const hn::RebindToUnsigned<D> du;
+    return list + hn::CompressStore(hn::Iota(du, first), hn::RebindMask(du, hn::Not(mask)), du, list);
+  }
+#endif
+  static_assert(sizeof(T) == 8 || HWY_TARGET == HWY_AVX3 || HWY_MAX_BYTES <= 32);
+  alignas(8) uint8_t bytes[8] = {};
+  hn::StoreMaskBits(d, mask, bytes);
+  const uint32_t bits = ~uint32_t{bytes[0]} & ((1u << hn::Lanes(d)) - 1);
+  const hn::CappedTag<uint32_t, 8> d32;
+  const hn::Rebind<uint8_t, decltype(d32)> d8;
+  hn::StoreU(hn::Add(hn::PromoteTo(d32, hn::LoadU(d8, kSetBits[bits].data())), hn::Set(d32, first)), d32, list);
+  return list + hwy::PopCount(uint64_t{bits});
+}
+
+// Row tiles come in these heights; a tile of 2 or 3 rows runs as 4 with rows of zeros.
+HWY_INLINE int PaddedRows(int64_t rows) { return rows == 1 ? 1 : rows <= 4 ? 4 : static_cast<int>(rows); }
+
+// HINGE_ROWS(X) expands X(r) for each row of a tile; X tests `if constexpr (MR > r)`. Named variables rather than an array: compilers
+// keep them in registers.
+#define HINGE_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define HINGE_DECLARE(r) [[maybe_unused]] V a##r = zero, b##r = zero;
+#define HINGE_STEP(r)                                       \
+  if constexpr (MR > r) {                                   \
+    const V w = hn::Set(d, left[r * left_row]);             \
+    a##r = hn::MulAdd(w, right0, a##r);                     \
+    b##r = hn::MulAdd(w, right1, b##r);                     \
+  }
+
+// One tile of scores with its activation:  x = left . panel + init,  weights = h(x), and slopes = h'(x) if asked.
+//   left  [MR] rows of `depth` elements, `left_row` apart;  panel: score panel
+//   init  [MR] where each row's sum starts (the bias)
+//   weights, slopes: into weight tiles, at the panel's first key
+// Appends to `list` the keys of the panel, counted from first_key, for which any row's weight is non-zero; returns the list's new end.
+template <class H, int MR, bool kSlopes, typename T>
+HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
+                                 const T* HWY_RESTRICT init, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t first_key,
+                                 uint32_t* HWY_RESTRICT list) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  HINGE_ROWS(HINGE_DECLARE)
+#define HINGE_INIT(r) \
+  if constexpr (MR > r) a##r = b##r = hn::Set(d, init[r]);
+  HINGE_ROWS(HINGE_INIT)
+#undef HINGE_INIT
+  for (int64_t k = 0; k < depth; ++k) {
+    const V right0 = hn::Load(d, panel);
+    const V right1 = hn::Load(d, panel + N);
+    HINGE_ROWS(HINGE_STEP)
+    panel += 2 * N;
+    left += 1;
+  }
+#define HINGE_ACTIVATE(r)                                                \
+  if constexpr (MR > r) {                                                \
+    if constexpr (kSlopes) {                                             \
+      V slope;                                                           \
+      a##r = H::value_and_slope(d, a##r, slope);                         \
+      hn::Store(slope, d, slopes + r * kKeyBlock);                       \
+      b##r = H::value_and_slope(d, b##r, slope);                         \
+      hn::Store(slope, d, slopes + r * kKeyBlock + N);                   \
+    } else {                                                             \
+      a##r = H::value(d, a##r);                                          \
+      b##r = H::value(d, b##r);                                          \
+    }                                                                    \
+    hn::Store(a##r, d, weights + r * kKeyBlock);                         \
+    hn::Store(b##r, d, weights + r * kKeyBlock + N);                     \
+  }
+  HINGE_ROWS(HINGE_ACTIVATE)
+#undef HINGE_ACTIVATE
+  if constexpr (H::kHasZeros) {
+    // Or keeps every set bit: the result equals zero (or minus zero) only if all do; NaN counts as non-zero.
+    const V any_a = hn::Or(hn::Or(hn::Or(a0, a1), hn::Or(a2, a3)), hn::Or(a4, a5));
+    const V any_b = hn::Or(hn::Or(hn::Or(b0, b1), hn::Or(b2, b3)), hn::Or(b4, b5));
+    list = AppendUnset(d, hn::Eq(any_a, zero), first_key, list);
+    list = AppendUnset(d, hn::Eq(any_b, zero), first_key + static_cast<uint32_t>(N), list);
+  }
+  return list;
+}
+
+// The second tile of the backward pass:  dp = left . panel + init. With raw == nullptr the product dp * slopes replaces the slopes;
+// otherwise dp itself goes to raw and the slopes stay.
+template <int MR, typename T>
+HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
+                               const T* HWY_RESTRICT init, T* HWY_RESTRICT slopes, T* HWY_RESTRICT raw) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  HINGE_ROWS(HINGE_DECLARE)
+#define HINGE_INIT(r) \
+  if constexpr (MR > r) a##r = b##r = hn::Set(d, init[r]);
+  HINGE_ROWS(HINGE_INIT)
+#undef HINGE_INIT
+  for (int64_t k = 0; k < depth; ++k) {
+    const V right0 = hn::Load(d, panel);
+    const V right1 = hn::Load(d, panel + N);
+    HINGE_ROWS(HINGE_STEP)
+    panel += 2 * N;
+    left += 1;
+  }
+  if (raw == nullptr) {
+#define HINGE_FINISH(r)                                                                          \
+  if constexpr (MR > r) {                                                                        \
+    T* s = slopes + r * kKeyBlock;                                                               \
+    hn::Store(hn::Mul(a##r, hn::Load(d, s)), d, s);                                              \
+    hn::Store(hn::Mul(b##r, hn::Load(d, s + N)), d, s + N);                                      \
+  }
+    HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
+  } else {
+#define HINGE_FINISH(r)                          \
+  if constexpr (MR > r) {                        \
+    hn::Store(a##r, d, raw + r * kKeyBlock);     \
+    hn::Store(b##r, d, raw + r * kKeyBlock + N); \
+  }
+    HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
+  }
+}
+
+// sums[r][0..NR) += sum over keys of weights[r][key] * rows[key][0..NR), for the first `count` keys of a list, or of 0, 1, 2 ... when
+// list is null. `sums` rows are sum_row apart.
+template <int MR, bool kListed, typename T>
+HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
+                               const T* HWY_RESTRICT rows, T* HWY_RESTRICT sums, int64_t sum_row) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  constexpr int64_t left_row = kKeyBlock;
+  HINGE_ROWS(HINGE_DECLARE)
+  if constexpr (kListed) {
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t key = static_cast<int64_t>(list[k]);
+      const T* left = weights + key;
+      const T* row = rows + key * 2 * N;
+      const V right0 = hn::Load(d, row);
+      const V right1 = hn::Load(d, row + N);
+      HINGE_ROWS(HINGE_STEP)
+    }
+  } else {
+    const T* left = weights;
+    for (int64_t k = 0; k < count; ++k) {
+      const V right0 = hn::Load(d, rows);
+      const V right1 = hn::Load(d, rows + N);
+      HINGE_ROWS(HINGE_STEP)
+      rows += 2 * N;
+      left += 1;
+    }
+  }
+#define HINGE_FINISH(r)                                                                                        \
+  if constexpr (MR > r) {                                                                                      \
+    T* s = sums + r * sum_row;                                                                                 \
+    hn::Store(hn::Add(a##r, hn::Load(d, s)), d, s);                                                            \
+    hn::Store(hn::Add(b##r, hn::Load(d, s + N)), d, s + N);                                                    \
+  }
+  HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
+}
+
+// The transposed product, nothing transposed:  sums[key][0..NR) += sum_r weights[r][key] * tile[r][0..NR).
+// The tile's 6 x NR block stays in registers while the keys stream by.
+template <int MR, bool kListed, typename T>
+HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
+                             const T* HWY_RESTRICT tile, int64_t tile_row, T* HWY_RESTRICT sums) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  HINGE_ROWS(HINGE_DECLARE)
+#define HINGE_LOAD(r)                        \
+  if constexpr (MR > r) {                    \
+    a##r = hn::Load(d, tile + r * tile_row);     \
+    b##r = hn::Load(d, tile + r * tile_row + N); \
+  }
+  HINGE_ROWS(HINGE_LOAD)
+#undef HINGE_LOAD
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t key = kListed ? static_cast<int64_t>(list[k]) : k;
+    T* sum = sums + key * 2 * N;
+    V sum0 = hn::Load(d, sum);
+    V sum1 = hn::Load(d, sum + N);
+#define HINGE_ADD(r)                                                \
+  if constexpr (MR > r) {                                           \
+    const V w = hn::Set(d, weights[r * kKeyBlock + key]);           \
+    sum0 = hn::MulAdd(w, a##r, sum0);                               \
+    sum1 = hn::MulAdd(w, b##r, sum1);                               \
+  }
+    HINGE_ROWS(HINGE_ADD)
+#undef HINGE_ADD
+    hn::Store(sum0, d, sum);
+    hn::Store(sum1, d, sum + N);
+  }
+}
+
+#undef HINGE_STEP
+#undef HINGE_DECLARE
+#undef HINGE_ROWS
+
+#if HWY_TARGET != HWY_SCALAR
+// One 128-bit block of every fourth of some rows, `row` elements apart, as the blocks of one vector.
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* HWY_RESTRICT p, int64_t row) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) <= 16) {
+    return hn::LoadU(d, p);
+  } else {
+    const hn::Half<D> half;
+    constexpr int64_t kHalfBlocks = static_cast<int64_t>(hn::MaxLanes(D()) * sizeof(T) / 32);
+    return hn::Combine(d, LoadBlocks(half, p + kHalfBlocks * 4 * row, row), LoadBlocks(half, p, row));
+  }
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+// Score panel: out[d][j] = in[j * row + d] for j < keys, zero for keys <= j < NR.
+template <typename T>
+HWY_INLINE void PackScorePanel(const T* HWY_RESTRICT in, int64_t row, int64_t keys, int64_t depth, T* HWY_RESTRICT out) {
+  const int64_t NR = PanelWidth<T>();
+  int64_t k = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(T) == 4) {
+    if (keys == NR) {
+      // Four elements of N keys at a time: 128-bit blocks of keys j, j+4, ..., transposed as 4 x 4 within each block.
+      const hn::ScalableTag<T> d;
+      const hn::Repartition<uint64_t, decltype(d)> d64;
+      const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+      for (; k + 4 <= depth; k += 4) {
+        for (int64_t j = 0; j < NR; j += N) {
+          const T* p = in + j * row + k;
+          const auto r0 = LoadBlocks(d, p, row), r1 = LoadBlocks(d, p + row, row);
+          const auto r2 = LoadBlocks(d, p + 2 * row, row), r3 = LoadBlocks(d, p + 3 * row, row);
+          const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)), t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+          const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)), t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+          hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t0, t1)), d, out + k * NR + j);
+          hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1)), d, out + (k + 1) * NR + j);
+          hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t2, t3)), d, out + (k + 2) * NR + j);
+          hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3)), d, out + (k + 3) * NR + j);
+        }
+      }
+    }
+  }
+#endif
+  for (; k < depth; ++k) {
+    for (int64_t j = 0; j < keys; ++j) out[k * NR + j] = in[j * row + k];
+    for (int64_t j = keys; j < NR; ++j) out[k * NR + j] = 0;
+  }
+}
+
+// One row of D elements times `factor` into an aligned buffer of `padded` elements (a multiple of NR), zeros behind.
+template <typename T>
+HWY_INLINE void CopyRow(const T* HWY_RESTRICT in, int64_t depth, T factor, T* HWY_RESTRICT out, int64_t padded) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const auto f = hn::Set(d, factor);
+  int64_t k = 0;
+  for (; k + N <= depth; k += N) hn::Store(hn::Mul(f, hn::LoadU(d, in + k)), d, out + k);
+  for (; k < depth; ++k) out[k] = in[k] * factor;
+  for (; k < padded; ++k) out[k] = 0;
+}
+
+// Width panels: row j of D elements goes to out[panel][j][NR]; panels are panel_stride apart. Zeros pad the last panel.
+template <typename T>
+HWY_INLINE void PackWidthRow(const T* HWY_RESTRICT in, int64_t depth, T* HWY_RESTRICT out, int64_t panel_stride) {
+  const int64_t NR = PanelWidth<T>();
+  for (int64_t k = 0; k < depth; k += NR, out += panel_stride) CopyRow(in + k, std::min(NR, depth - k), T{1}, out, NR);
+}
+
+// out[0..depth) = factor * in, or += when kAdd; `in` is aligned.
+template <bool kAdd, typename T>
+HWY_INLINE void WriteRow(const T* HWY_RESTRICT in, int64_t depth, T factor, T* HWY_RESTRICT out) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const auto f = hn::Set(d, factor);
+  int64_t k = 0;
+  for (; k + N <= depth; k += N) {
+    auto x = hn::Mul(f, hn::Load(d, in + k));
+    if constexpr (kAdd) x = hn::Add(x, hn::LoadU(d, out + k));
+    hn::StoreU(x, d, out + k);
+  }
+  for (; k < depth; ++k) out[k] = in[k] * factor + (kAdd ? out[k] : T{0});
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hinge::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard
