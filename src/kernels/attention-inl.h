@@ -26,18 +26,33 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kBlockTiles = 16;            // row tiles of a block: 16 x 6 rows of weights by kKeyBlock keys stay in L2
+inline constexpr int64_t kBlockTiles = 16;                // row tiles of a block, at most
 inline constexpr size_t kPackedBytes = size_t{24} << 20;  // packed keys and values of units in flight, in split mode
 
 HWY_INLINE int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 HWY_INLINE int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-// lq rows cut into tiles of at most kTileRows rows, as equal as can be.
-struct Tiles {
-  int64_t lq, count;
-  explicit Tiles(int64_t rows) : lq(rows), count(CeilDiv(rows, kTileRows)) {}
-  int64_t begin(int64_t t) const { return t * lq / count; }
-  int64_t rows(int64_t t) const { return begin(t + 1) - begin(t); }
+// [0, count) cut into as few parts of at most `most` as possible, as equal as can be.
+struct Parts {
+  int64_t count, parts;
+  Parts(int64_t n, int64_t most) : count(n), parts(CeilDiv(n, most)) {}
+  int64_t begin(int64_t part) const { return part * count / parts; }
+  int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
+};
+
+// Keys [begin, end) cut likewise, but at multiples of kKeyStep: whole panels, and whole runs of dropout.
+inline constexpr int64_t kKeyStep = 32;
+struct KeyParts {
+  int64_t begin_, end_, parts, step;
+  KeyParts(int64_t begin, int64_t end, int64_t most)
+      : begin_(begin), end_(end), parts(CeilDiv(end - begin, most)), step(parts ? RoundUp(CeilDiv(end - begin, parts), kKeyStep) : 0) {}
+  int64_t begin(int64_t part) const { return std::min(begin_ + part * step, end_); }
+  int64_t end(int64_t part) const { return std::min(begin_ + (part + 1) * step, end_); }
+};
+
+// The rows of a sequence as tiles.
+struct Tiles : Parts {
+  explicit Tiles(int64_t rows) : Parts(rows, kTileRows) {}
 };
 
 template <typename T>
@@ -164,14 +179,14 @@ ScoreKernels<T> ScoreKernelsFor(Activation h) {
 }
 
 // sums += weights x rows for the first `count` entries of `list` (null: the first `count` keys).
-template <typename T>
+template <int64_t kKeys, typename T>
 HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* right, T* sums,
                                  int64_t sum_row) {
   using F = void (*)(const T*, const uint32_t*, int64_t, const T*, T*, int64_t);
-  static constexpr F kDense[] = {nullptr, WeightedRows<1, false, T>, nullptr, nullptr, WeightedRows<4, false, T>,
-                                 WeightedRows<5, false, T>, WeightedRows<6, false, T>};
-  static constexpr F kListed[] = {nullptr, WeightedRows<1, true, T>, nullptr, nullptr, WeightedRows<4, true, T>,
-                                  WeightedRows<5, true, T>, WeightedRows<6, true, T>};
+  static constexpr F kDense[] = {nullptr, WeightedRows<1, kKeys, false, T>, nullptr, nullptr, WeightedRows<4, kKeys, false, T>,
+                                 WeightedRows<5, kKeys, false, T>, WeightedRows<6, kKeys, false, T>};
+  static constexpr F kListed[] = {nullptr, WeightedRows<1, kKeys, true, T>, nullptr, nullptr, WeightedRows<4, kKeys, true, T>,
+                                  WeightedRows<5, kKeys, true, T>, WeightedRows<6, kKeys, true, T>};
   (list ? kListed : kDense)[rows](weights, list, count, right, sums, sum_row);
 }
 
@@ -219,6 +234,20 @@ struct TileKeys {
     count = listed;
   }
 };
+
+// Several workers may count for one head.
+HWY_INLINE void AddSkipped(SkipCount& to, const SkipCount& from) {
+  __atomic_fetch_add(&to.groups, from.groups, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&to.skipped, from.skipped, __ATOMIC_RELAXED);
+}
+
+// How many units are packed at once in split mode, each with `packed_bytes`.
+HWY_INLINE int64_t UnitsInFlight(int64_t units, size_t packed_bytes) {
+  return std::clamp<int64_t>(static_cast<int64_t>(kPackedBytes / std::max<size_t>(packed_bytes, 1)), 1, std::max<int64_t>(units, 1));
+}
+
+// Few units for the workers: share each of them.
+HWY_INLINE bool SplitsUnits(int64_t units, int workers) { return workers > 1 && units < 4 * workers; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels

@@ -21,19 +21,19 @@ struct ForwardScratch {
   T *q, *out;               // [tile][slot][padded_depth]
   T* weights;               // [tile] weight tiles
   T *init, *factor;         // [tile][slot]: where scores start (bias); the row's final factor
-  T* keep;                  // [kKeyBlock] dropout of one row
+  T* keep;                  // [kForwardKeys] dropout of one row
   double *sum, *log_sum, *zeros, *largest;  // [tile][slot] statistics; softmax: running sum, sum e (x - max), -, maximum
   uint32_t* lists;          // [tile][list_size]
-  static constexpr int64_t kListSize = kKeyBlock + 64;  // whole vectors are stored at the end
+  static constexpr int64_t kListSize = kForwardKeys + 64;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
     constexpr int64_t slots = kBlockTiles * kTileRows;
     q = carver.take<T>(slots * plan.padded_depth);
     out = carver.take<T>(slots * plan.padded_depth);
-    weights = carver.take<T>(slots * kKeyBlock);
+    weights = carver.take<T>(slots * kForwardKeys);
     init = carver.take<T>(slots);
     factor = carver.take<T>(slots);
-    keep = carver.take<T>(kKeyBlock);
+    keep = carver.take<T>(kForwardKeys);
     sum = carver.take<double>(slots);
     log_sum = carver.take<double>(slots);
     zeros = carver.take<double>(slots);
@@ -139,9 +139,8 @@ class Forward {
     if (io_.skipped) std::fill_n(io_.skipped, heads, SkipCount{});
 
     const int64_t packed = PackedScoresSize<T>(plan_, plan_.longest_seen) + PackedWidthsSize<T>(plan_, plan_.longest_seen);
-    const bool split = units < 4 * workers;
-    const int64_t wave = split ? std::clamp<int64_t>(static_cast<int64_t>(kPackedBytes / (static_cast<size_t>(packed + 1) * sizeof(T))), 1, units)
-                               : workers;
+    const bool split = SplitsUnits(units, workers);
+    const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
     std::vector<ForwardScratch<T>> scratch(static_cast<size_t>(workers));
     std::vector<T*> packs(static_cast<size_t>(wave));
     Carver count(nullptr);
@@ -154,7 +153,7 @@ class Forward {
         T* pack = packs[static_cast<size_t>(worker)];
         const Sequence& seq = plan_.unit_sequence(unit);
         Pack(unit, 0, seq.seen, pack);
-        const int64_t blocks = CeilDiv(Tiles(seq.lq).count, kBlockTiles);
+        const int64_t blocks = Parts(Tiles(seq.lq).parts, kBlockTiles).parts;
         for (int64_t g = 0; g < plan_.group; ++g)
           for (int64_t block = 0; block < blocks; ++block) Block(unit, g, block, pack, scratch[static_cast<size_t>(worker)]);
       });
@@ -166,14 +165,14 @@ class Forward {
         std::vector<Task> packing, blocks;
         for (int64_t unit = first; unit < last; ++unit) {
           const Sequence& seq = plan_.unit_sequence(unit);
-          for (int64_t chunk = 0; chunk < CeilDiv(seq.seen, kKeyBlock); ++chunk) packing.push_back({unit, 0, chunk});
-          for (int64_t block = CeilDiv(Tiles(seq.lq).count, kBlockTiles) - 1; block >= 0; --block)
+          for (int64_t chunk = 0; chunk < CeilDiv(seq.seen, kForwardKeys); ++chunk) packing.push_back({unit, 0, chunk});
+          for (int64_t block = Parts(Tiles(seq.lq).parts, kBlockTiles).parts - 1; block >= 0; --block)
             for (int64_t g = 0; g < plan_.group; ++g) blocks.push_back({unit, g, block});
         }
         parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
           const Task& task = packing[static_cast<size_t>(i)];
-          const int64_t begin = task.block * kKeyBlock;
-          Pack(task.unit, begin, std::min(begin + kKeyBlock, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
+          const int64_t begin = task.block * kForwardKeys;
+          Pack(task.unit, begin, std::min(begin + kForwardKeys, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
         });
         parallel.run(static_cast<int64_t>(blocks.size()), [&](int64_t i, int worker) HWY_ATTR {
           const Task& task = blocks[static_cast<size_t>(i)];
@@ -203,8 +202,8 @@ class Forward {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
     const Tiles all(seq.lq);
-    const int64_t first_tile = block * kBlockTiles;
-    const int64_t tiles = std::min(kBlockTiles, all.count - first_tile);
+    const Parts blocks(all.parts, kBlockTiles);
+    const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
     const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR;
     const T* v_panels = pack + PackedScoresSize<T>(plan_, seq.seen);
     LoadRows(seq, head, all, first_tile, tiles, s);
@@ -214,17 +213,17 @@ class Forward {
     TileKeys<T> keys[kBlockTiles];
     uint32_t* list_ends[kBlockTiles];
     const int64_t most = seq.visible(all.begin(first_tile + tiles) - 1);
-    for (int64_t k0 = 0; k0 < most; k0 += kKeyBlock) {
-      const int64_t nk = std::min(kKeyBlock, most - k0);
+    for (int64_t k0 = 0; k0 < most; k0 += kForwardKeys) {
+      const int64_t nk = std::min(kForwardKeys, most - k0);
       for (int64_t t = 0; t < tiles; ++t) {
-        keys[t].set_visible(seq, all.begin(first_tile + t), all.rows(first_tile + t), k0, nk);
+        keys[t].set_visible(seq, all.begin(first_tile + t), all.size(first_tile + t), k0, nk);
         list_ends[t] = s.lists + t * s.kListSize;
       }
       for (int64_t j = 0; j < nk; j += NR)
         for (int64_t t = 0; t < tiles; ++t)
           if (j < keys[t].most())
             list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + t * kTileRows * pd, pd, pack + (k0 + j) * depth, depth,
-                                                            s.init + t * kTileRows, s.weights + t * kTileRows * kKeyBlock + j, nullptr,
+                                                            s.init + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j, nullptr,
                                                             static_cast<uint32_t>(j), list_ends[t]);
       if (kernels_.has_zeros)
         for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
@@ -233,12 +232,12 @@ class Forward {
       for (int64_t p = 0; p < plan_.width_panels; ++p) {
         const T* panel = v_panels + (p * seq.seen + k0) * NR;
         for (int64_t t = 0; t < tiles; ++t) {
-          const T* weights = s.weights + t * kTileRows * kKeyBlock;
+          const T* weights = s.weights + t * kTileRows * kForwardKeys;
           T* out = s.out + t * kTileRows * pd + p * NR;
-          CallWeightedRows(keys[t].padded, weights, keys[t].list, keys[t].count, panel, out, pd);
+          CallWeightedRows<kForwardKeys>(keys[t].padded, weights, keys[t].list, keys[t].count, panel, out, pd);
           for (int r = 1; r < keys[t].rows; ++r)  // what later rows of a causal tile see beyond the first one
             if (keys[t].own[r] > keys[t].common)
-              CallWeightedRows<T>(1, weights + r * kKeyBlock + keys[t].common, nullptr, keys[t].own[r] - keys[t].common,
+              CallWeightedRows<kForwardKeys, T>(1, weights + r * kForwardKeys + keys[t].common, nullptr, keys[t].own[r] - keys[t].common,
                                   panel + keys[t].common * NR, out + r * pd, pd);
         }
       }
@@ -247,17 +246,12 @@ class Forward {
     if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], skipped);
   }
 
-  static void AddSkipped(SkipCount& to, const SkipCount& from) {
-    __atomic_fetch_add(&to.groups, from.groups, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&to.skipped, from.skipped, __ATOMIC_RELAXED);
-  }
-
   void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s) {
     const int64_t pd = plan_.padded_depth;
     RowLengths lengths(plan_, seq, head);
     const double gain = plan_.gain(head), bias = plan_.bias(head), inverse_keep = 1 / (1 - plan_.rule.dropout);
     for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t row = all.begin(first_tile + t), rows = all.rows(first_tile + t);
+      const int64_t row = all.begin(first_tile + t), rows = all.size(first_tile + t);
       for (int64_t r = 0; r < PaddedRows(rows); ++r) {
         const int64_t slot = t * kTileRows + r;
         s.sum[slot] = s.log_sum[slot] = s.zeros[slot] = 0;
@@ -284,7 +278,7 @@ class Forward {
       for (int r = 0; r < keys[t].rows; ++r) {
         const int64_t slot = t * kTileRows + r, n = keys[t].own[r];
         if (n == 0) continue;
-        T* w = s.weights + slot * kKeyBlock;
+        T* w = s.weights + slot * kForwardKeys;
         if (plan_.softmax)
           SoftmaxRun(w, n, statistics_, s.out + slot * plan_.padded_depth, plan_.padded_depth, s.largest[slot], s.sum[slot],
                      s.log_sum[slot], s.zeros[slot]);
@@ -302,7 +296,7 @@ class Forward {
     const int64_t pd = plan_.padded_depth;
     RowLengths lengths(plan_, seq, head);
     for (int64_t t = 0; t < tiles; ++t)
-      for (int64_t r = 0; r < all.rows(first_tile + t); ++r) {
+      for (int64_t r = 0; r < all.size(first_tile + t); ++r) {
         const int64_t slot = t * kTileRows + r, i = all.begin(first_tile + t) + r, row = seq.q_begin + i;
         const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
         const int64_t n = seq.visible(i);

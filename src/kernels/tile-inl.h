@@ -3,7 +3,7 @@
 // A row tile is up to kTileRows neighbouring query rows; a panel is kPanelVectors SIMD vectors wide (NR elements). Layouts:
 //   score panel   [D][NR]      NR neighbouring keys (or values), transposed: element (d, j)   for q k^T and dO v^T
 //   width panel   [rows][NR]   NR neighbouring elements of D of many keys                     for p v, ds k, and the sums dk, dv
-//   weight tile   [kTileRows][kKeyBlock]   the weights of one row tile and one block of keys
+//   weight tile   [kTileRows][kKeys]   the weights of one row tile and one block of at most kKeys keys
 // Tiles of 6 rows x 2 vectors keep 12 sums in registers: with 2 vectors of the panel and 1 broadcast that is 15 of AVX2's 16.
 #if defined(HINGE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HINGE_TILE_INL_H_
@@ -26,7 +26,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int kTileRows = 6;
 inline constexpr int kPanelVectors = 2;
-inline constexpr int64_t kKeyBlock = 256;  // row stride of a weight tile
+
+// Keys of a block: with the tiles of a block of rows they stay in L2. Backward has more arrays in flight.
+inline constexpr int64_t kForwardKeys = 256;
+inline constexpr int64_t kBackwardKeys = 128;
 
 template <typename T>
 HWY_INLINE int64_t PanelWidth() {
@@ -77,6 +80,7 @@ template <class H, int MR, bool kSlopes, typename T>
 HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
                                  const T* HWY_RESTRICT init, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t first_key,
                                  uint32_t* HWY_RESTRICT list) {
+  constexpr int64_t kKeys = kSlopes ? kBackwardKeys : kForwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -98,15 +102,15 @@ HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, c
     if constexpr (kSlopes) {                                             \
       V slope;                                                           \
       a##r = H::value_and_slope(d, a##r, slope);                         \
-      hn::Store(slope, d, slopes + r * kKeyBlock);                       \
+      hn::Store(slope, d, slopes + r * kKeys);                       \
       b##r = H::value_and_slope(d, b##r, slope);                         \
-      hn::Store(slope, d, slopes + r * kKeyBlock + N);                   \
+      hn::Store(slope, d, slopes + r * kKeys + N);                   \
     } else {                                                             \
       a##r = H::value(d, a##r);                                          \
       b##r = H::value(d, b##r);                                          \
     }                                                                    \
-    hn::Store(a##r, d, weights + r * kKeyBlock);                         \
-    hn::Store(b##r, d, weights + r * kKeyBlock + N);                     \
+    hn::Store(a##r, d, weights + r * kKeys);                         \
+    hn::Store(b##r, d, weights + r * kKeys + N);                     \
   }
   HINGE_ROWS(HINGE_ACTIVATE)
 #undef HINGE_ACTIVATE
@@ -125,6 +129,7 @@ HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, c
 template <int MR, typename T>
 HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
                                const T* HWY_RESTRICT init, T* HWY_RESTRICT slopes, T* HWY_RESTRICT raw) {
+  constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -144,7 +149,7 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   if (raw == nullptr) {
 #define HINGE_FINISH(r)                                                                          \
   if constexpr (MR > r) {                                                                        \
-    T* s = slopes + r * kKeyBlock;                                                               \
+    T* s = slopes + r * kKeys;                                                               \
     hn::Store(hn::Mul(a##r, hn::Load(d, s)), d, s);                                              \
     hn::Store(hn::Mul(b##r, hn::Load(d, s + N)), d, s + N);                                      \
   }
@@ -153,8 +158,8 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   } else {
 #define HINGE_FINISH(r)                          \
   if constexpr (MR > r) {                        \
-    hn::Store(a##r, d, raw + r * kKeyBlock);     \
-    hn::Store(b##r, d, raw + r * kKeyBlock + N); \
+    hn::Store(a##r, d, raw + r * kKeys);     \
+    hn::Store(b##r, d, raw + r * kKeys + N); \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
@@ -163,14 +168,14 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
 
 // sums[r][0..NR) += sum over keys of weights[r][key] * rows[key][0..NR), for the first `count` keys of a list, or of 0, 1, 2 ... when
 // list is null. `sums` rows are sum_row apart.
-template <int MR, bool kListed, typename T>
+template <int MR, int64_t kKeys, bool kListed, typename T>
 HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
                                const T* HWY_RESTRICT rows, T* HWY_RESTRICT sums, int64_t sum_row) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
-  constexpr int64_t left_row = kKeyBlock;
+  constexpr int64_t left_row = kKeys;
   HINGE_ROWS(HINGE_DECLARE)
   if constexpr (kListed) {
     for (int64_t k = 0; k < count; ++k) {
@@ -206,6 +211,7 @@ HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HW
 template <int MR, bool kListed, typename T>
 HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
                              const T* HWY_RESTRICT tile, int64_t tile_row, T* HWY_RESTRICT sums) {
+  constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -225,7 +231,7 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
     V sum1 = hn::Load(d, sum + N);
 #define HINGE_ADD(r)                                                \
   if constexpr (MR > r) {                                           \
-    const V w = hn::Set(d, weights[r * kKeyBlock + key]);           \
+    const V w = hn::Set(d, weights[r * kKeys + key]);           \
     sum0 = hn::MulAdd(w, a##r, sum0);                               \
     sum1 = hn::MulAdd(w, b##r, sum1);                               \
   }

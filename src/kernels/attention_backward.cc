@@ -1,0 +1,456 @@
+// Backward attention: scores are computed again, tile by tile; no L x L array.
+//
+// With c_i = g N_i^-alpha, x, h, m as in attention.h and dO' = c_i / (1 - dropout) grad_out_i (rows are scaled once, on loading):
+//   G_ij = [kept] dO'_i . v_j + c_i grad_weight_sum_i + c_i grad_weight_log_i (log |c_i h_ij| + 1)
+//   dx_ij = h'(x_ij) G_ij
+//   dv_j = sum_i [kept] h_ij dO'_i      dk_j = sum_i dx_ij (scale q_i)      dq_i = scale sum_j dx_ij k_j
+//   dbias = sum_ij dx_ij      dgain = 1/g sum_ij h_ij G_ij      dalpha = -sum_i log N_i sum_j h_ij G_ij
+// Softmax is the point-wise case h(x) = h'(x) = e^x at x - lse_i with c_i = 1 and -grad_out_i . out_i added to G_ij.
+//
+// A sequence is cut into query chunks and key chunks. Step s takes the pairs (query chunk (t + s) mod T, key chunk t), which share no
+// output, so a step's pairs may run at the same time; every output is a sum over steps in order. That makes results independent of
+// who runs what, without private copies of dq, dk or dv.
+#include "kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_backward.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "hwy/highway.h"
+#include "kernels/attention-inl.h"
+#include "kernels/attention_linear.h"
+#include "kernels/dropout-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hinge::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr int64_t kChunkTiles = 48;  // row tiles of a query chunk, at most
+inline constexpr int64_t kChunkKeys = 256;  // keys of a key chunk, at most (a multiple of kKeyStep)
+
+// The weight of softmax as a function of x - lse.
+struct SoftmaxWeight {
+  static constexpr bool kHasZeros = false;
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return SafeExp(d, x); }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) { return slope = SafeExp(d, x); }
+};
+
+// Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
+template <typename T>
+struct BackwardScratch {
+  T *q, *grad, *dq;        // [tile of chunk][slot][padded_depth]: scale q, dO', dq / scale
+  T *init, *grad_init;     // [tile of chunk][slot]: where x and G start
+  T *log_grad, *log_c;     // [tile of chunk][slot]: c_i grad_weight_log_i and log |c_i|
+  T *weights, *slopes, *raw;  // [tile of block] weight tiles: h, then h' and later dx, dO' . v
+  T *dk, *dv;              // width panels of the key chunk
+  T* keep;                 // [kBackwardKeys] dropout of one row
+  uint32_t* lists;         // [tile of block][kListSize]
+  static constexpr int64_t kListSize = kBackwardKeys + 64;  // whole vectors are stored at the end
+
+  void carve(Carver& carver, const Plan& plan) {
+    constexpr int64_t chunk_slots = kChunkTiles * kTileRows, block_slots = kBlockTiles * kTileRows;
+    for (T** rows : {&q, &grad, &dq}) *rows = carver.take<T>(chunk_slots * plan.padded_depth);
+    for (T** column : {&init, &grad_init, &log_grad, &log_c}) *column = carver.take<T>(chunk_slots);
+    for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_slots * kBackwardKeys);
+    for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kChunkKeys * plan.padded_depth);
+    keep = carver.take<T>(kBackwardKeys);
+    lists = carver.take<uint32_t>(kBlockTiles * kListSize);
+  }
+};
+
+// One row of G, dx and the row's sums: raw holds dO' . v, slopes h' (dx on return), weights h (times keep on return).
+template <typename T>
+HWY_NOINLINE void RowGradient(T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, const T* HWY_RESTRICT raw, const T* HWY_RESTRICT keep,
+                              int64_t count, T grad_init, T log_grad, T log_c, double& sum_hg, double& sum_dx) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d), one = hn::Set(d, 1), start = hn::Set(d, grad_init), lg = hn::Set(d, log_grad), lc = hn::Set(d, log_c);
+  V hg = zero, sdx = zero;
+  for (int64_t j = 0; j < count; j += N) {
+    const auto inside = hn::FirstN(d, static_cast<size_t>(count - j));
+    const V h = hn::IfThenElseZero(inside, hn::Load(d, weights + j));
+    V g = hn::Load(d, raw + j);
+    if (keep) {
+      const V kept = hn::Load(d, keep + j);
+      g = hn::Mul(g, kept);
+      hn::Store(hn::Mul(h, kept), d, weights + j);
+    }
+    g = hn::Add(g, start);
+    if (log_grad != 0) {
+      const auto is_zero = hn::Eq(h, zero);
+      const V logs = hn::Add(hn::Log(d, hn::IfThenElse(is_zero, one, hn::Abs(h))), lc);
+      // A zero weight has no share in the logarithm's gradient, nor in the constant 1 beside it, which grad_init holds.
+      g = hn::IfThenElse(is_zero, hn::Sub(g, lg), hn::MulAdd(lg, logs, g));
+    }
+    const V dx = hn::IfThenElseZero(inside, hn::Mul(hn::Load(d, slopes + j), g));
+    hn::Store(dx, d, slopes + j);
+    hg = hn::Add(hg, hn::IfThenElseZero(inside, hn::Mul(h, g)));
+    sdx = hn::Add(sdx, dx);
+  }
+  sum_hg += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hg)));
+  sum_dx += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sdx)));
+}
+
+// One call of attention_backward.
+template <typename T>
+class Backward {
+ public:
+  Backward(const Plan& plan, const AttentionBackward<T>& io)
+      : plan_(plan), io_(io), kernels_(ScoreKernelsFor<true, T, SoftmaxWeight>(plan.rule.h)),
+        row_sums_(!plan.softmax && (io.dgain || io.dbias || io.dalpha)),
+        general_(row_sums_ || io.grad_weight_log || plan.rule.dropout > 0), threshold_(dropout_threshold(plan.rule.dropout)) {
+    if (row_sums_) {
+      sum_hg_.assign(static_cast<size_t>(plan.shape.B * plan.shape.Hq * plan.shape.Lq), 0.0);
+      sum_dx_ = sum_hg_;
+    }
+  }
+
+  void Run(Parallel& parallel) {
+    const int workers = parallel.workers();
+    const int64_t units = plan_.units();
+    if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
+
+    const int64_t packed = 2 * PackedScoresSize<T>(plan_, plan_.longest_seen) + PackedWidthsSize<T>(plan_, plan_.longest_seen);
+    const bool split = SplitsUnits(units, workers);
+    const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
+    std::vector<BackwardScratch<T>> scratch(static_cast<size_t>(workers));
+    std::vector<T*> packs(static_cast<size_t>(wave));
+    Carver count(nullptr);
+    Carve(count, scratch, packs, packed);
+    Carver carver(Workspace::get(count.used()));
+    Carve(carver, scratch, packs, packed);
+
+    if (!split) {
+      parallel.run(units, [&](int64_t unit, int worker) HWY_ATTR {
+        T* pack = packs[static_cast<size_t>(worker)];
+        const Chunks chunks(plan_.unit_sequence(unit));
+        ClearOutputs(unit, chunks);
+        Pack(unit, 0, plan_.unit_sequence(unit).seen, pack);
+        for (int64_t step = 0; step < chunks.steps; ++step)
+          for (int64_t t = 0; t < chunks.steps; ++t) Pair(unit, chunks, step, t, pack, scratch[static_cast<size_t>(worker)]);
+      });
+    } else {
+      for (int64_t first = 0; first < units; first += wave) {
+        const int64_t last = std::min(first + wave, units);
+        struct Task { int64_t unit, part; };
+        std::vector<Task> packing;
+        int64_t steps = 0;
+        for (int64_t unit = first; unit < last; ++unit) {
+          const Sequence& seq = plan_.unit_sequence(unit);
+          for (int64_t part = 0; part < CeilDiv(seq.seen, kChunkKeys); ++part) packing.push_back({unit, part});
+          steps = std::max(steps, Chunks(seq).steps);
+        }
+        parallel.run(last - first, [&](int64_t i, int) HWY_ATTR { ClearOutputs(first + i, Chunks(plan_.unit_sequence(first + i))); });
+        parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
+          const Task& task = packing[static_cast<size_t>(i)];
+          const int64_t begin = task.part * kChunkKeys;
+          Pack(task.unit, begin, std::min(begin + kChunkKeys, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
+        });
+        for (int64_t step = 0; step < steps; ++step)
+          parallel.run((last - first) * steps, [&](int64_t i, int worker) HWY_ATTR {
+            const int64_t unit = first + i / steps, t = i % steps;
+            const Chunks chunks(plan_.unit_sequence(unit));
+            if (step < chunks.steps && t < chunks.steps)
+              Pair(unit, chunks, step, t, packs[static_cast<size_t>(unit - first)], scratch[static_cast<size_t>(worker)]);
+          });
+      }
+    }
+    Workspace::release_large();
+    if (row_sums_) SumParameters();
+  }
+
+ private:
+  // How a sequence is cut, by its shape only.
+  struct Chunks {
+    Tiles tiles;
+    Parts queries;   // of tiles
+    KeyParts keys;
+    int64_t steps;
+    bool single;     // one pair makes the whole result: outputs are stored, not added to
+    explicit Chunks(const Sequence& seq)
+        : tiles(seq.lq), queries(tiles.parts, kChunkTiles), keys(0, seq.seen, kChunkKeys), steps(std::max(queries.parts, keys.parts)),
+          single(queries.parts == 1 && keys.parts == 1) {}
+  };
+
+  void Carve(Carver& carver, std::vector<BackwardScratch<T>>& scratch, std::vector<T*>& packs, int64_t packed) {
+    for (BackwardScratch<T>& s : scratch) s.carve(carver, plan_);
+    for (T*& pack : packs) pack = carver.take<T>(packed);
+  }
+
+  // Keys [begin, end) of a unit: score panels of k and of v, then width panels of k.
+  void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const int64_t kv_head = plan_.unit_kv_head(unit), size = PackedScoresSize<T>(plan_, seq.seen);
+    PackScores(plan_, seq, io_.k, kv_head, begin, end, pack);
+    PackScores(plan_, seq, io_.v, kv_head, begin, end, pack + size);
+    PackWidths(plan_, seq, io_.k, kv_head, begin, end, pack + 2 * size);
+  }
+
+  // Zeros where nothing will be stored: everything that pairs add to, and hidden keys.
+  void ClearOutputs(int64_t unit, const Chunks& chunks) {
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const int64_t kv_head = plan_.unit_kv_head(unit);
+    for (int64_t j = chunks.single ? seq.seen : 0; j < seq.lk; ++j) {
+      std::fill_n(At(io_.dk, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
+      std::fill_n(At(io_.dv, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
+    }
+    if (!chunks.single)
+      for (int64_t g = 0; g < plan_.group; ++g)
+        for (int64_t i = 0; i < seq.lq; ++i)
+          std::fill_n(At(io_.dq, seq.b, kv_head * plan_.group + g, seq.q_begin + i), plan_.shape.D, T{0});
+  }
+
+  // What a query chunk and a key chunk give to each other, for every query head of the unit.
+  HWY_NOINLINE void Pair(int64_t unit, const Chunks& chunks, int64_t step, int64_t t, const T* pack, BackwardScratch<T>& s) {
+    const int64_t q_chunk = (t + step) % chunks.steps;
+    if (q_chunk >= chunks.queries.parts || t >= chunks.keys.parts) return;
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const int64_t first_tile = chunks.queries.begin(q_chunk), tiles = chunks.queries.size(q_chunk);
+    const int64_t k_begin = chunks.keys.begin(t), k_end = chunks.keys.end(t);
+    const int64_t last_row = chunks.tiles.begin(first_tile + tiles) - 1;
+    if (k_begin >= k_end || (seq.visible(last_row) <= k_begin && !chunks.single)) return;
+
+    std::fill_n(s.dk, (k_end - k_begin) * plan_.padded_depth, T{0});
+    std::fill_n(s.dv, (k_end - k_begin) * plan_.padded_depth, T{0});
+    for (int64_t g = 0; g < plan_.group; ++g) {
+      const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
+      SkipCount skipped;
+      LoadRows(seq, head, chunks.tiles, first_tile, tiles, s);
+      std::fill_n(s.dq, tiles * kTileRows * plan_.padded_depth, T{0});
+      const KeyParts key_blocks(k_begin, k_end, kBackwardKeys);
+      const Parts tile_blocks(tiles, kBlockTiles);
+      for (int64_t kb = 0; kb < key_blocks.parts; ++kb)
+        for (int64_t tb = 0; tb < tile_blocks.parts; ++tb)
+          Block(seq, head, chunks.tiles, first_tile, tile_blocks.begin(tb), tile_blocks.size(tb), key_blocks.begin(kb), key_blocks.end(kb),
+                k_begin, k_end, pack, s, skipped);
+      for (int64_t tile = 0; tile < tiles; ++tile)
+        for (int64_t r = 0; r < chunks.tiles.size(first_tile + tile); ++r)
+          Write(chunks.single, s.dq + (tile * kTileRows + r) * plan_.padded_depth, static_cast<T>(plan_.rule.scale),
+                At(io_.dq, seq.b, head, seq.q_begin + chunks.tiles.begin(first_tile + tile) + r));
+      if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], skipped);
+    }
+    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, io_.dk);
+    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dv, io_.dv);
+  }
+
+  void Write(bool store, const T* row, T factor, T* out) {
+    store ? WriteRow<false>(row, plan_.shape.D, factor, out) : WriteRow<true>(row, plan_.shape.D, factor, out);
+  }
+
+  void WritePanels(const Sequence& seq, int64_t unit, int64_t begin, int64_t end, bool store, const T* panels, const View<T>& out) {
+    const int64_t NR = plan_.NR, D = plan_.shape.D;
+    for (int64_t j = begin; j < end; ++j) {
+      T* row = At(out, seq.b, plan_.unit_kv_head(unit), seq.k_begin + j);
+      for (int64_t p = 0; p < plan_.width_panels; ++p) {
+        const T* from = panels + (p * (end - begin) + j - begin) * NR;
+        const int64_t width = std::min(NR, D - p * NR);
+        store ? WriteRow<false>(from, width, T{1}, row + p * NR) : WriteRow<true>(from, width, T{1}, row + p * NR);
+      }
+    }
+  }
+
+  // The gradient of gain is exact at gain 0 too: such a head runs with gain 1, and only its row sums are used.
+  double EffectiveGain(int64_t head) const { return plan_.gain(head) == 0 ? 1.0 : plan_.gain(head); }
+
+  void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, BackwardScratch<T>& s) {
+    const int64_t pd = plan_.padded_depth, D = plan_.shape.D;
+    RowLengths lengths(plan_, seq, head);
+    const double gain = EffectiveGain(head), bias = plan_.bias(head), inverse_keep = 1 / (1 - plan_.rule.dropout);
+    const bool zero_gain = plan_.gain(head) == 0;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t);
+      for (int64_t r = 0; r < PaddedRows(rows); ++r) {
+        const int64_t slot = t * kTileRows + r, i = first + r, row = seq.q_begin + i;
+        s.init[slot] = s.grad_init[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
+        if (r >= rows || seq.visible(i) == 0) {
+          std::fill_n(s.q + slot * pd, pd, T{0});
+          std::fill_n(s.grad + slot * pd, pd, T{0});
+          continue;
+        }
+        const T* grad_out = At(io_.grad_out, seq.b, head, row);
+        const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
+        const double grad_sum = io_.grad_weight_sum ? static_cast<double>(io_.grad_weight_sum[stat]) : 0;
+        const double grad_log = io_.grad_weight_log ? static_cast<double>(io_.grad_weight_log[stat]) : 0;
+        double c = 1;
+        if (plan_.softmax) {
+          s.init[slot] = -io_.lse[stat];
+          s.grad_init[slot] = -Dot(grad_out, At(io_.out, seq.b, head, row), D);
+          // G's constants cancel in softmax but for the mean of the logarithms.
+          if (grad_log != 0) s.grad_init[slot] -= static_cast<T>(grad_log * static_cast<double>(io_.weight_log[stat]));
+          s.log_grad[slot] = static_cast<T>(grad_log);
+        } else {
+          lengths.set_row(i);
+          c = gain * lengths.power();
+          s.init[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+          s.grad_init[slot] = static_cast<T>(c * (grad_sum + grad_log));
+          s.log_grad[slot] = static_cast<T>(c * grad_log);
+          s.log_c[slot] = static_cast<T>(zero_gain ? 0 : std::log(std::abs(c)));
+        }
+        CopyRow(At(io_.q, seq.b, head, row), D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
+        CopyRow(grad_out, D, static_cast<T>(c * inverse_keep), s.grad + slot * pd, pd);
+      }
+    }
+  }
+
+  static T Dot(const T* a, const T* b, int64_t depth) {
+    const hn::ScalableTag<T> d;
+    const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+    auto sum = hn::Zero(d);
+    int64_t k = 0;
+    for (; k + N <= depth; k += N) sum = hn::MulAdd(hn::LoadU(d, a + k), hn::LoadU(d, b + k), sum);
+    T total = hn::GetLane(hn::SumOfLanes(d, sum));
+    for (; k < depth; ++k) total += a[k] * b[k];
+    return total;
+  }
+
+  // Row tiles [tile0, tile0 + tiles) of the chunk against the keys [k0, k1).
+  HWY_NOINLINE void Block(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
+                          int64_t k1, int64_t chunk_begin, int64_t chunk_end, const T* pack, BackwardScratch<T>& s, SkipCount& skipped) {
+    using GradientFunction = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*);
+    static constexpr GradientFunction kGradient[] = {nullptr, GradientTile<1, T>, nullptr, nullptr, GradientTile<4, T>,
+                                                     GradientTile<5, T>, GradientTile<6, T>};
+    const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize<T>(plan_, seq.seen);
+    const T zeros[kTileRows] = {};
+    TileKeys<T> keys[kBlockTiles];
+    uint32_t* list_ends[kBlockTiles];
+    int64_t most = 0;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t tile = first_tile + tile0 + t;
+      keys[t].set_visible(seq, all.begin(tile), all.size(tile), k0, k1 - k0);
+      list_ends[t] = s.lists + t * s.kListSize;
+      most = std::max(most, keys[t].most());
+    }
+    for (int64_t j = 0; j < most; j += NR)
+      for (int64_t t = 0; t < tiles; ++t) {
+        if (j >= keys[t].most()) continue;
+        const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
+        list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.init + slot, s.weights + at,
+                                                        s.slopes + at, static_cast<uint32_t>(j), list_ends[t]);
+        kGradient[keys[t].padded](s.grad + slot * pd, pd, pack + score_size + (k0 + j) * depth, depth,
+                                  general_ ? zeros : s.grad_init + slot, s.slopes + at, general_ ? s.raw + at : nullptr);
+      }
+    if (kernels_.has_zeros)
+      for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
+    if (general_) RowPasses(seq, head, all, first_tile, tile0, tiles, k0, keys, s);
+    if (plan_.gain(head) == 0 && !plan_.softmax) return;
+
+    const T* k_panels = pack + 2 * score_size;
+    const int64_t chunk_keys = chunk_end - chunk_begin;
+    for (int64_t p = 0; p < plan_.width_panels; ++p)
+      for (int64_t t = 0; t < tiles; ++t)
+        WeightedSums(keys[t], s.slopes + t * kTileRows * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
+                     s.dq + (tile0 + t) * kTileRows * pd + p * NR);
+    for (int64_t p = 0; p < plan_.width_panels; ++p) {
+      const int64_t panel = (p * chunk_keys + k0 - chunk_begin) * NR;
+      for (int64_t t = 0; t < tiles; ++t)
+        SpreadSums(keys[t], s.weights + t * kTileRows * kBackwardKeys, s.grad + (tile0 + t) * kTileRows * pd + p * NR, s.dv + panel);
+      for (int64_t t = 0; t < tiles; ++t)
+        SpreadSums(keys[t], s.slopes + t * kTileRows * kBackwardKeys, s.q + (tile0 + t) * kTileRows * pd + p * NR, s.dk + panel);
+    }
+  }
+
+  // The keys that all rows of a tile see, then what later rows of a causal tile see beyond the first one.
+  void WeightedSums(const TileKeys<T>& keys, const T* weights, const T* panel, T* sums) {
+    const int64_t pd = plan_.padded_depth, NR = plan_.NR;
+    CallWeightedRows<kBackwardKeys>(keys.padded, weights, keys.list, keys.count, panel, sums, pd);
+    for (int r = 1; r < keys.rows; ++r)
+      if (keys.own[r] > keys.common)
+        CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common,
+                                           panel + keys.common * NR, sums + r * pd, pd);
+  }
+
+  void SpreadSums(const TileKeys<T>& keys, const T* weights, const T* tile, T* sums) {
+    const int64_t pd = plan_.padded_depth, NR = plan_.NR;
+    CallSpreadRows<T>(keys.padded, weights, keys.list, keys.count, tile, pd, sums);
+    for (int r = 1; r < keys.rows; ++r)
+      if (keys.own[r] > keys.common)
+        CallSpreadRows<T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common, tile + r * pd, pd,
+                          sums + keys.common * NR);
+  }
+
+  // Dropout, statistics and row sums of one block, row by row.
+  void RowPasses(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
+                 const TileKeys<T>* keys, BackwardScratch<T>& s) {
+    for (int64_t t = 0; t < tiles; ++t)
+      for (int r = 0; r < keys[t].rows; ++r) {
+        const int64_t n = keys[t].own[r], slot = (tile0 + t) * kTileRows + r, at = (t * kTileRows + r) * kBackwardKeys;
+        if (n == 0) continue;
+        const int64_t row = seq.q_begin + all.begin(first_tile + tile0 + t) + r, b_head = seq.b * plan_.shape.Hq + head;
+        if (plan_.rule.dropout > 0) DropoutMask(plan_.rule.seed, threshold_, b_head, row, k0, n, s.keep);
+        double hg = 0, dx = 0;
+        RowGradient(s.weights + at, s.slopes + at, s.raw + at, plan_.rule.dropout > 0 ? s.keep : nullptr, n, s.grad_init[slot],
+                    s.log_grad[slot], s.log_c[slot], hg, dx);
+        if (row_sums_) {
+          sum_hg_[static_cast<size_t>(b_head * plan_.shape.Lq + row)] += hg;
+          sum_dx_[static_cast<size_t>(b_head * plan_.shape.Lq + row)] += dx;
+        }
+      }
+  }
+
+  void SumParameters() {
+    for (int64_t head = 0; head < plan_.shape.Hq; ++head) {
+      double gain = 0, bias = 0, alpha = 0;
+      for (int64_t n = 0; n < sequence_count(plan_.shape); ++n) {
+        const Sequence seq = sequence(plan_.shape, n);
+        RowLengths lengths(plan_, seq, head);
+        for (int64_t i = 0; i < seq.lq; ++i) {
+          if (seq.visible(i) == 0) continue;
+          const size_t at = static_cast<size_t>((seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + seq.q_begin + i);
+          lengths.set_row(i);
+          gain += sum_hg_[at] / EffectiveGain(head);
+          bias += sum_dx_[at];
+          alpha -= lengths.log_n() * sum_hg_[at];
+        }
+      }
+      const bool zero_gain = plan_.gain(head) == 0;
+      if (io_.dgain) io_.dgain[head] = gain;
+      if (io_.dbias) io_.dbias[head] = zero_gain ? 0 : bias;
+      if (io_.dalpha) io_.dalpha[head] = zero_gain ? 0 : alpha;
+    }
+  }
+
+  const Plan& plan_;
+  const AttentionBackward<T>& io_;
+  ScoreKernels<T> kernels_;
+  bool row_sums_;  // sums over keys are wanted for dgain, dbias, dalpha
+  bool general_;   // G is finished row by row rather than in the tile
+  uint32_t threshold_;
+  std::vector<double> sum_hg_, sum_dx_;  // [B, Hq, Lq]: sum_j h_ij G_ij and sum_j dx_ij
+};
+
+template <typename T>
+void RunBackward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<T>(shape, rule);
+  Backward<T>(plan, io).Run(parallel);
+}
+
+void BackwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
+  RunBackward(shape, rule, io, parallel);
+}
+void BackwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
+  RunBackward(shape, rule, io, parallel);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hinge::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hinge::kernels {
+
+HWY_EXPORT(BackwardFloat);
+HWY_EXPORT(BackwardDouble);
+
+void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
+  if (takes_linear_order(shape, rule, io.grad_weight_log != nullptr)) return linear_backward(shape, rule, io, parallel);
+  HWY_DYNAMIC_DISPATCH(BackwardFloat)(shape, rule, io, parallel);
+}
+void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
+  if (takes_linear_order(shape, rule, io.grad_weight_log != nullptr)) return linear_backward(shape, rule, io, parallel);
+  HWY_DYNAMIC_DISPATCH(BackwardDouble)(shape, rule, io, parallel);
+}
+
+}  // namespace hinge::kernels
+#endif  // HWY_ONCE
