@@ -120,12 +120,12 @@ class RowLengths {
   bool has_log_ = false;
 };
 
-// Score panels of the keys [begin, end) (begin a multiple of NR) of one head, into the packed array of the whole head.
+// Score panels of factor * the keys [begin, end) (begin a multiple of NR) of one head, into the packed array of the whole head.
 template <typename T>
-void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys, int64_t kv_head, int64_t begin, int64_t end,
+void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys, int64_t kv_head, int64_t begin, int64_t end, T factor,
                 T* packed) {
   for (int64_t j = begin; j < end; j += plan.NR)
-    PackScorePanel(At(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), plan.shape.D,
+    PackScorePanel(At(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), plan.shape.D, factor,
                    packed + j * plan.shape.D);
 }
 
@@ -178,16 +178,16 @@ ScoreKernels<T> ScoreKernelsFor(Activation h) {
   return MakeScoreKernels<SoftmaxStandIn, kSlopes, T>();
 }
 
-// sums += weights x rows for the first `count` entries of `list` (null: the first `count` keys).
+// WeightedRows by height; a null list means the keys 0 .. count-1.
 template <int64_t kKeys, typename T>
-HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* right, T* sums,
-                                 int64_t sum_row) {
-  using F = void (*)(const T*, const uint32_t*, int64_t, const T*, T*, int64_t);
+HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* right, int64_t right_row,
+                                 T* sums, int64_t sum_row, bool add, const T* factor) {
+  using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*, int64_t, bool, const T*);
   static constexpr F kDense[] = {nullptr, WeightedRows<1, kKeys, false, T>, nullptr, nullptr, WeightedRows<4, kKeys, false, T>,
                                  WeightedRows<5, kKeys, false, T>, WeightedRows<6, kKeys, false, T>};
   static constexpr F kListed[] = {nullptr, WeightedRows<1, kKeys, true, T>, nullptr, nullptr, WeightedRows<4, kKeys, true, T>,
                                   WeightedRows<5, kKeys, true, T>, WeightedRows<6, kKeys, true, T>};
-  (list ? kListed : kDense)[rows](weights, list, count, right, sums, sum_row);
+  (list ? kListed : kDense)[rows](weights, list, count, right, right_row, sums, sum_row, add, factor);
 }
 
 template <typename T>

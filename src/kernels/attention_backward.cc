@@ -183,8 +183,8 @@ class Backward {
   void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t kv_head = plan_.unit_kv_head(unit), size = PackedScoresSize<T>(plan_, seq.seen);
-    PackScores(plan_, seq, io_.k, kv_head, begin, end, pack);
-    PackScores(plan_, seq, io_.v, kv_head, begin, end, pack + size);
+    PackScores(plan_, seq, io_.k, kv_head, begin, end, T{1}, pack);
+    PackScores(plan_, seq, io_.v, kv_head, begin, end, T{1}, pack + size);
     PackWidths(plan_, seq, io_.k, kv_head, begin, end, pack + 2 * size);
   }
 
@@ -218,7 +218,6 @@ class Backward {
       const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
       SkipCount skipped;
       LoadRows(seq, head, chunks.tiles, first_tile, tiles, s);
-      std::fill_n(s.dq, tiles * kTileRows * plan_.padded_depth, T{0});
       const KeyParts key_blocks(k_begin, k_end, kBackwardKeys);
       const Parts tile_blocks(tiles, kBlockTiles);
       for (int64_t kb = 0; kb < key_blocks.parts; ++kb)
@@ -334,14 +333,17 @@ class Backward {
     if (kernels_.has_zeros)
       for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
     if (general_) RowPasses(seq, head, all, first_tile, tile0, tiles, k0, keys, s);
-    if (plan_.gain(head) == 0 && !plan_.softmax) return;
+    if (plan_.gain(head) == 0 && !plan_.softmax) {
+      std::fill_n(s.dq + tile0 * kTileRows * pd, tiles * kTileRows * pd, T{0});
+      return;
+    }
 
     const T* k_panels = pack + 2 * score_size;
     const int64_t chunk_keys = chunk_end - chunk_begin;
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles; ++t)
         WeightedSums(keys[t], s.slopes + t * kTileRows * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
-                     s.dq + (tile0 + t) * kTileRows * pd + p * NR);
+                     s.dq + (tile0 + t) * kTileRows * pd + p * NR, k0 > chunk_begin);
     for (int64_t p = 0; p < plan_.width_panels; ++p) {
       const int64_t panel = (p * chunk_keys + k0 - chunk_begin) * NR;
       for (int64_t t = 0; t < tiles; ++t)
@@ -352,13 +354,13 @@ class Backward {
   }
 
   // The keys that all rows of a tile see, then what later rows of a causal tile see beyond the first one.
-  void WeightedSums(const TileKeys<T>& keys, const T* weights, const T* panel, T* sums) {
+  void WeightedSums(const TileKeys<T>& keys, const T* weights, const T* panel, T* sums, bool add) {
     const int64_t pd = plan_.padded_depth, NR = plan_.NR;
-    CallWeightedRows<kBackwardKeys>(keys.padded, weights, keys.list, keys.count, panel, sums, pd);
+    CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, keys.list, keys.count, panel, NR, sums, pd, add, nullptr);
     for (int r = 1; r < keys.rows; ++r)
       if (keys.own[r] > keys.common)
         CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common,
-                                           panel + keys.common * NR, sums + r * pd, pd);
+                                           panel + keys.common * NR, NR, sums + r * pd, pd, true, nullptr);
   }
 
   void SpreadSums(const TileKeys<T>& keys, const T* weights, const T* tile, T* sums) {

@@ -18,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
 template <typename T>
 struct ForwardScratch {
-  T *q, *out;               // [tile][slot][padded_depth]
+  T *q, *out;               // [tile][slot][padded_depth], for tiles that cannot be read or written in place
   T* weights;               // [tile] weight tiles
   T *init, *factor;         // [tile][slot]: where scores start (bias); the row's final factor
   T* keep;                  // [kForwardKeys] dropout of one row
@@ -84,7 +84,7 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
       log_sum = shrink * (log_sum + sum * (largest - top));
       sum *= shrink;
       const auto f = hn::Set(d, static_cast<T>(shrink));
-      for (int64_t k = 0; k < padded_depth; k += N) hn::Store(hn::Mul(f, hn::Load(d, out + k)), d, out + k);
+      for (int64_t k = 0; k < padded_depth; k += N) hn::StoreU(hn::Mul(f, hn::LoadU(d, out + k)), d, out + k);
     }
     largest = top;
   }
@@ -189,12 +189,15 @@ class Forward {
     for (T*& pack : packs) pack = carver.take<T>(packed);
   }
 
-  // Keys [begin, end) of a unit: score panels of k, then width panels of v.
+  // A short sequence's values stay in L1 as they are; of a long one, rows a power of two apart would push each other out.
+  bool ReadsValuesInPlace(const Sequence& seq) const { return seq.seen <= 128 && plan_.padded_depth == plan_.shape.D; }
+
+  // Keys [begin, end) of a unit: score panels of scale k, then width panels of v.
   void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t kv_head = plan_.unit_kv_head(unit);
-    PackScores(plan_, seq, io_.k, kv_head, begin, end, pack);
-    PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize<T>(plan_, seq.seen));
+    PackScores(plan_, seq, io_.k, kv_head, begin, end, static_cast<T>(plan_.rule.scale), pack);
+    if (!ReadsValuesInPlace(seq)) PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize<T>(plan_, seq.seen));
   }
 
   // One block of row tiles of one query head against all its keys.
@@ -204,11 +207,13 @@ class Forward {
     const Tiles all(seq.lq);
     const Parts blocks(all.parts, kBlockTiles);
     const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
-    const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR;
-    const T* v_panels = pack + PackedScoresSize<T>(plan_, seq.seen);
-    LoadRows(seq, head, all, first_tile, tiles, s);
-    std::fill_n(s.out, tiles * kTileRows * pd, T{0});
+    const int64_t depth = plan_.shape.D, NR = plan_.NR;
+    const bool values_in_place = ReadsValuesInPlace(seq);
+    const T* values = values_in_place ? At(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize<T>(plan_, seq.seen);
+    const int64_t value_row = values_in_place ? io_.v.stride_l : NR, value_panel = values_in_place ? NR : seq.seen * NR;
 
+    Place places[kBlockTiles];
+    LoadRows(seq, head, all, first_tile, tiles, s, places);
     SkipCount skipped;
     TileKeys<T> keys[kBlockTiles];
     uint32_t* list_ends[kBlockTiles];
@@ -222,65 +227,97 @@ class Forward {
       for (int64_t j = 0; j < nk; j += NR)
         for (int64_t t = 0; t < tiles; ++t)
           if (j < keys[t].most())
-            list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + t * kTileRows * pd, pd, pack + (k0 + j) * depth, depth,
+            list_ends[t] = kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth,
                                                             s.init + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j, nullptr,
                                                             static_cast<uint32_t>(j), list_ends[t]);
       if (kernels_.has_zeros)
         for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
-      if (plan_.softmax || statistics_ || plan_.rule.dropout > 0) RowPasses(seq, head, all, first_tile, tiles, k0, keys, s);
+      if (plan_.softmax || statistics_ || plan_.rule.dropout > 0) RowPasses(seq, head, all, first_tile, tiles, k0, keys, places, s);
 
+      // Rows that all end here get their factor on the way; causal rows later.
+      const bool finish = !seq.causal && k0 + nk == most;
+      if (finish && plan_.softmax) DivideFactors(tiles, keys, s);
       for (int64_t p = 0; p < plan_.width_panels; ++p) {
-        const T* panel = v_panels + (p * seq.seen + k0) * NR;
+        const T* panel = values + p * value_panel + k0 * value_row;
         for (int64_t t = 0; t < tiles; ++t) {
+          if (k0 > 0 && keys[t].most() == 0) continue;
           const T* weights = s.weights + t * kTileRows * kForwardKeys;
-          T* out = s.out + t * kTileRows * pd + p * NR;
-          CallWeightedRows<kForwardKeys>(keys[t].padded, weights, keys[t].list, keys[t].count, panel, out, pd);
+          T* out = places[t].out + p * NR;
+          CallWeightedRows<kForwardKeys, T>(keys[t].padded, weights, keys[t].list, keys[t].count, panel, value_row, out, places[t].out_row,
+                                            k0 > 0, finish ? s.factor + t * kTileRows : nullptr);
           for (int r = 1; r < keys[t].rows; ++r)  // what later rows of a causal tile see beyond the first one
             if (keys[t].own[r] > keys[t].common)
               CallWeightedRows<kForwardKeys, T>(1, weights + r * kForwardKeys + keys[t].common, nullptr, keys[t].own[r] - keys[t].common,
-                                  panel + keys[t].common * NR, out + r * pd, pd);
+                                                panel + keys[t].common * value_row, value_row, out + r * places[t].out_row, 0, true,
+                                                nullptr);
         }
       }
     }
-    StoreRows(seq, head, all, first_tile, tiles, s);
+    StoreRows(seq, head, all, first_tile, tiles, most, places, s);
     if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], skipped);
   }
 
-  void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s) {
+  // Where a tile's queries are read and its sums are kept: in the caller's arrays if whole panels and tiles fit there.
+  struct Place {
+    const T* q;
+    T* out;
+    int64_t q_row, out_row;
+    bool in_place;
+  };
+
+  void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s,
+                Place* places) {
     const int64_t pd = plan_.padded_depth;
     RowLengths lengths(plan_, seq, head);
     const double gain = plan_.gain(head), bias = plan_.bias(head), inverse_keep = 1 / (1 - plan_.rule.dropout);
+    // Queries far apart fall on few cache sets: those are copied.
+    const bool q_near = io_.q.stride_l <= 2 * pd;
     for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t row = all.begin(first_tile + t), rows = all.size(first_tile + t);
-      for (int64_t r = 0; r < PaddedRows(rows); ++r) {
-        const int64_t slot = t * kTileRows + r;
-        s.sum[slot] = s.log_sum[slot] = s.zeros[slot] = 0;
-        s.largest[slot] = -std::numeric_limits<double>::infinity();
-        s.init[slot] = 0;
-        if (r >= rows) {
-          std::fill_n(s.q + slot * pd, pd, T{0});
-          continue;
-        }
-        CopyRow(At(io_.q, seq.b, head, seq.q_begin + row + r), plan_.shape.D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
-        s.factor[slot] = static_cast<T>(inverse_keep);
-        if (plan_.softmax || seq.visible(row + r) == 0) continue;
-        lengths.set_row(row + r);
-        s.init[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
-        s.factor[slot] = static_cast<T>(gain * lengths.power() * inverse_keep);
+      const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows(rows), slot0 = t * kTileRows;
+      Place& place = places[t];
+      place.in_place = plan_.shape.D == pd && rows == padded;
+      place.out = place.in_place ? At(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pd;
+      place.out_row = place.in_place ? io_.out.stride_l : pd;
+      place.q = At(io_.q, seq.b, head, seq.q_begin + first);
+      place.q_row = io_.q.stride_l;
+      if (!q_near || rows != padded) {
+        for (int64_t r = 0; r < rows; ++r) CopyRow(place.q + r * place.q_row, plan_.shape.D, T{1}, s.q + (slot0 + r) * pd, pd);
+        for (int64_t r = rows; r < padded; ++r) std::fill_n(s.q + (slot0 + r) * pd, pd, T{0});
+        place.q = s.q + slot0 * pd;
+        place.q_row = pd;
+      }
+      for (int64_t r = 0; r < padded; ++r) {
+        s.init[slot0 + r] = 0;
+        s.factor[slot0 + r] = static_cast<T>(inverse_keep);
+        if (plan_.softmax || r >= rows || seq.visible(first + r) == 0) continue;
+        lengths.set_row(first + r);
+        s.init[slot0 + r] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+        s.factor[slot0 + r] = static_cast<T>(gain * lengths.power() * inverse_keep);
       }
     }
+    if (plan_.softmax || statistics_) {
+      const int64_t slots = tiles * kTileRows;
+      for (double* column : {s.sum, s.log_sum, s.zeros}) std::fill_n(column, slots, 0.0);
+      std::fill_n(s.largest, slots, -std::numeric_limits<double>::infinity());
+    }
+  }
+
+  // Softmax: a row's factor becomes 1 / its sum (over 1 - dropout), once its last key is in.
+  void DivideFactors(int64_t tiles, const TileKeys<T>* keys, ForwardScratch<T>& s) {
+    for (int64_t t = 0; t < tiles; ++t)
+      for (int r = 0; r < keys[t].rows; ++r) s.factor[t * kTileRows + r] = static_cast<T>(s.factor[t * kTileRows + r] / s.sum[t * kTileRows + r]);
   }
 
   // Statistics, softmax and dropout of one block of weights, row by row.
   void RowPasses(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, int64_t k0,
-                 const TileKeys<T>* keys, ForwardScratch<T>& s) {
+                 const TileKeys<T>* keys, const Place* places, ForwardScratch<T>& s) {
     for (int64_t t = 0; t < tiles; ++t)
       for (int r = 0; r < keys[t].rows; ++r) {
         const int64_t slot = t * kTileRows + r, n = keys[t].own[r];
         if (n == 0) continue;
         T* w = s.weights + slot * kForwardKeys;
         if (plan_.softmax)
-          SoftmaxRun(w, n, statistics_, s.out + slot * plan_.padded_depth, plan_.padded_depth, s.largest[slot], s.sum[slot],
+          SoftmaxRun(w, n, statistics_, places[t].out + r * places[t].out_row, plan_.padded_depth, s.largest[slot], s.sum[slot],
                      s.log_sum[slot], s.zeros[slot]);
         else if (statistics_)
           AddStatistics(w, n, io_.weight_log != nullptr, s.sum[slot], s.log_sum[slot], s.zeros[slot]);
@@ -292,17 +329,25 @@ class Forward {
       }
   }
 
-  void StoreRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s) {
-    const int64_t pd = plan_.padded_depth;
+  // Brings the rows to where they belong, with their factor if they have not got it, and writes the statistics.
+  void StoreRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, int64_t most, const Place* places,
+                 ForwardScratch<T>& s) {
     RowLengths lengths(plan_, seq, head);
-    for (int64_t t = 0; t < tiles; ++t)
+    const bool finished = !seq.causal && most > 0;
+    for (int64_t t = 0; t < tiles; ++t) {
+      if (finished && places[t].in_place && !statistics_ && !io_.lse) continue;
       for (int64_t r = 0; r < all.size(first_tile + t); ++r) {
         const int64_t slot = t * kTileRows + r, i = all.begin(first_tile + t) + r, row = seq.q_begin + i;
         const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
         const int64_t n = seq.visible(i);
-        double factor = s.factor[slot];
-        if (plan_.softmax) factor = n ? factor / s.sum[slot] : 0;
-        WriteRow<false>(s.out + slot * pd, plan_.shape.D, static_cast<T>(factor), At(io_.out, seq.b, head, row));
+        T* out = At(io_.out, seq.b, head, row);
+        if (n == 0) {
+          std::fill_n(out, plan_.shape.D, T{0});
+        } else if (!finished || !places[t].in_place) {
+          double factor = finished ? 1.0 : static_cast<double>(s.factor[slot]);
+          if (!finished && plan_.softmax) factor /= s.sum[slot];
+          WriteRow<false>(places[t].out + r * places[t].out_row, plan_.shape.D, static_cast<T>(factor), out);
+        }
         if (io_.lse) io_.lse[stat] = static_cast<T>(n ? s.largest[slot] + std::log(s.sum[slot]) : -std::numeric_limits<double>::infinity());
         if (!statistics_) continue;
         double sum = 0, log_sum = 0;
@@ -319,6 +364,7 @@ class Forward {
         if (io_.weight_log) io_.weight_log[stat] = static_cast<T>(log_sum);
         if (io_.zero_share) io_.zero_share[stat] = static_cast<T>(n ? s.zeros[slot] / static_cast<double>(n) : 0);
       }
+    }
   }
 
   const Plan& plan_;

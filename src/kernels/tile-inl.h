@@ -71,6 +71,27 @@ HWY_INLINE int PaddedRows(int64_t rows) { return rows == 1 ? 1 : rows <= 4 ? 4 :
     b##r = hn::MulAdd(w, right1, b##r);                     \
   }
 
+// The products of a tile of left rows with a score panel. Eight elements at a time: the end of a short loop is then foreseen.
+#define HINGE_DOT                                          \
+  int64_t k = 0;                                           \
+  for (; k + 8 <= depth; k += 8) {                         \
+    HWY_UNROLL(8)                                          \
+    for (int u = 0; u < 8; ++u) {                          \
+      const V right0 = hn::Load(d, panel + u * 2 * N);     \
+      const V right1 = hn::Load(d, panel + u * 2 * N + N); \
+      HINGE_ROWS(HINGE_STEP)                               \
+      left += 1;                                           \
+    }                                                      \
+    panel += 8 * 2 * N;                                    \
+  }                                                        \
+  for (; k < depth; ++k) {                                 \
+    const V right0 = hn::Load(d, panel);                   \
+    const V right1 = hn::Load(d, panel + N);               \
+    HINGE_ROWS(HINGE_STEP)                                 \
+    left += 1;                                             \
+    panel += 2 * N;                                        \
+  }
+
 // One tile of scores with its activation:  x = left . panel + init,  weights = h(x), and slopes = h'(x) if asked.
 //   left  [MR] rows of `depth` elements, `left_row` apart;  panel: score panel
 //   init  [MR] where each row's sum starts (the bias)
@@ -90,13 +111,7 @@ HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, c
   if constexpr (MR > r) a##r = b##r = hn::Set(d, init[r]);
   HINGE_ROWS(HINGE_INIT)
 #undef HINGE_INIT
-  for (int64_t k = 0; k < depth; ++k) {
-    const V right0 = hn::Load(d, panel);
-    const V right1 = hn::Load(d, panel + N);
-    HINGE_ROWS(HINGE_STEP)
-    panel += 2 * N;
-    left += 1;
-  }
+  HINGE_DOT
 #define HINGE_ACTIVATE(r)                                                \
   if constexpr (MR > r) {                                                \
     if constexpr (kSlopes) {                                             \
@@ -139,13 +154,7 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   if constexpr (MR > r) a##r = b##r = hn::Set(d, init[r]);
   HINGE_ROWS(HINGE_INIT)
 #undef HINGE_INIT
-  for (int64_t k = 0; k < depth; ++k) {
-    const V right0 = hn::Load(d, panel);
-    const V right1 = hn::Load(d, panel + N);
-    HINGE_ROWS(HINGE_STEP)
-    panel += 2 * N;
-    left += 1;
-  }
+  HINGE_DOT
   if (raw == nullptr) {
 #define HINGE_FINISH(r)                                                                          \
   if constexpr (MR > r) {                                                                        \
@@ -166,11 +175,12 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   }
 }
 
-// sums[r][0..NR) += sum over keys of weights[r][key] * rows[key][0..NR), for the first `count` keys of a list, or of 0, 1, 2 ... when
-// list is null. `sums` rows are sum_row apart.
+// sums[r][0..NR) = sum over keys of weights[r][key] * rows[key][0..NR), for the first `count` keys of a list, or for the keys 0 .. count-1.
+// Added to what sums holds if `add`; times factor[r] if factor is not null. Rows are `row` elements apart, those of sums `sum_row`.
 template <int MR, int64_t kKeys, bool kListed, typename T>
 HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
-                               const T* HWY_RESTRICT rows, T* HWY_RESTRICT sums, int64_t sum_row) {
+                               const T* HWY_RESTRICT rows, int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add,
+                               const T* HWY_RESTRICT factor) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -181,26 +191,43 @@ HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HW
     for (int64_t k = 0; k < count; ++k) {
       const int64_t key = static_cast<int64_t>(list[k]);
       const T* left = weights + key;
-      const T* row = rows + key * 2 * N;
-      const V right0 = hn::Load(d, row);
-      const V right1 = hn::Load(d, row + N);
+      const V right0 = hn::LoadU(d, rows + key * row);
+      const V right1 = hn::LoadU(d, rows + key * row + N);
       HINGE_ROWS(HINGE_STEP)
     }
   } else {
     const T* left = weights;
     for (int64_t k = 0; k < count; ++k) {
-      const V right0 = hn::Load(d, rows);
-      const V right1 = hn::Load(d, rows + N);
+      const V right0 = hn::LoadU(d, rows);
+      const V right1 = hn::LoadU(d, rows + N);
       HINGE_ROWS(HINGE_STEP)
-      rows += 2 * N;
+      rows += row;
       left += 1;
     }
   }
-#define HINGE_FINISH(r)                                                                                        \
-  if constexpr (MR > r) {                                                                                      \
-    T* s = sums + r * sum_row;                                                                                 \
-    hn::Store(hn::Add(a##r, hn::Load(d, s)), d, s);                                                            \
-    hn::Store(hn::Add(b##r, hn::Load(d, s + N)), d, s + N);                                                    \
+  if (add) {
+#define HINGE_FINISH(r)                                               \
+  if constexpr (MR > r) {                                             \
+    a##r = hn::Add(a##r, hn::LoadU(d, sums + r * sum_row));           \
+    b##r = hn::Add(b##r, hn::LoadU(d, sums + r * sum_row + N));       \
+  }
+    HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
+  }
+  if (factor) {
+#define HINGE_FINISH(r)                       \
+  if constexpr (MR > r) {                     \
+    const V f = hn::Set(d, factor[r]);        \
+    a##r = hn::Mul(a##r, f);                  \
+    b##r = hn::Mul(b##r, f);                  \
+  }
+    HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
+  }
+#define HINGE_FINISH(r)                            \
+  if constexpr (MR > r) {                          \
+    hn::StoreU(a##r, d, sums + r * sum_row);       \
+    hn::StoreU(b##r, d, sums + r * sum_row + N);   \
   }
   HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
@@ -242,57 +269,54 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
   }
 }
 
+#undef HINGE_DOT
 #undef HINGE_STEP
 #undef HINGE_DECLARE
 #undef HINGE_ROWS
 
 #if HWY_TARGET != HWY_SCALAR
-// One 128-bit block of every fourth of some rows, `row` elements apart, as the blocks of one vector.
+// Four elements, from k on, of the rows 0, 4, 8 ... of `rows`, as the 128-bit blocks of one vector.
 template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* HWY_RESTRICT p, int64_t row) {
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* const* HWY_RESTRICT rows, int64_t k) {
   if constexpr (hn::MaxLanes(D()) * sizeof(T) <= 16) {
-    return hn::LoadU(d, p);
+    return hn::LoadU(d, rows[0] + k);
   } else {
     const hn::Half<D> half;
     constexpr int64_t kHalfBlocks = static_cast<int64_t>(hn::MaxLanes(D()) * sizeof(T) / 32);
-    return hn::Combine(d, LoadBlocks(half, p + kHalfBlocks * 4 * row, row), LoadBlocks(half, p, row));
+    return hn::Combine(d, LoadBlocks(half, rows + kHalfBlocks * 4, k), LoadBlocks(half, rows, k));
   }
 }
-
 #endif  // HWY_TARGET != HWY_SCALAR
 
-// Score panel: out[d][j] = in[j * row + d] for j < keys, zero for keys <= j < NR.
+// Score panel: out[d][j] = factor * in[j * row + d] for j < keys. The columns behind repeat the last key; nobody uses their scores.
 template <typename T>
-HWY_INLINE void PackScorePanel(const T* HWY_RESTRICT in, int64_t row, int64_t keys, int64_t depth, T* HWY_RESTRICT out) {
-  const int64_t NR = PanelWidth<T>();
+HWY_NOINLINE void PackScorePanel(const T* HWY_RESTRICT in, int64_t row, int64_t keys, int64_t depth, T factor, T* HWY_RESTRICT out) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d)), NR = kPanelVectors * N;
+  const T* rows[kPanelVectors * HWY_MAX_BYTES / sizeof(T)];
+  for (int64_t j = 0; j < NR; ++j) rows[j] = in + std::min(j, keys - 1) * row;
   int64_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(T) == 4) {
-    if (keys == NR) {
-      // Four elements of N keys at a time: 128-bit blocks of keys j, j+4, ..., transposed as 4 x 4 within each block.
-      const hn::ScalableTag<T> d;
-      const hn::Repartition<uint64_t, decltype(d)> d64;
-      const int64_t N = static_cast<int64_t>(hn::Lanes(d));
-      for (; k + 4 <= depth; k += 4) {
-        for (int64_t j = 0; j < NR; j += N) {
-          const T* p = in + j * row + k;
-          const auto r0 = LoadBlocks(d, p, row), r1 = LoadBlocks(d, p + row, row);
-          const auto r2 = LoadBlocks(d, p + 2 * row, row), r3 = LoadBlocks(d, p + 3 * row, row);
-          const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)), t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
-          const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)), t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-          hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t0, t1)), d, out + k * NR + j);
-          hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1)), d, out + (k + 1) * NR + j);
-          hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, t2, t3)), d, out + (k + 2) * NR + j);
-          hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3)), d, out + (k + 3) * NR + j);
-        }
+    // Four elements of N keys at a time, transposed as 4 x 4 within each 128-bit block.
+    const hn::Repartition<uint64_t, decltype(d)> d64;
+    const auto f = hn::Set(d, factor);
+    for (; k + 4 <= depth; k += 4) {
+      for (int64_t j = 0; j < NR; j += N) {
+        const auto r0 = LoadBlocks(d, rows + j, k), r1 = LoadBlocks(d, rows + j + 1, k);
+        const auto r2 = LoadBlocks(d, rows + j + 2, k), r3 = LoadBlocks(d, rows + j + 3, k);
+        const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)), t1 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+        const auto t2 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1)), t3 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+        hn::Store(hn::Mul(f, hn::BitCast(d, hn::InterleaveLower(d64, t0, t1))), d, out + k * NR + j);
+        hn::Store(hn::Mul(f, hn::BitCast(d, hn::InterleaveUpper(d64, t0, t1))), d, out + (k + 1) * NR + j);
+        hn::Store(hn::Mul(f, hn::BitCast(d, hn::InterleaveLower(d64, t2, t3))), d, out + (k + 2) * NR + j);
+        hn::Store(hn::Mul(f, hn::BitCast(d, hn::InterleaveUpper(d64, t2, t3))), d, out + (k + 3) * NR + j);
       }
     }
   }
 #endif
-  for (; k < depth; ++k) {
-    for (int64_t j = 0; j < keys; ++j) out[k * NR + j] = in[j * row + k];
-    for (int64_t j = keys; j < NR; ++j) out[k * NR + j] = 0;
-  }
+  for (; k < depth; ++k)
+    for (int64_t j = 0; j < NR; ++j) out[k * NR + j] = rows[j][k] * factor;
 }
 
 // One row of D elements times `factor` into an aligned buffer of `padded` elements (a multiple of NR), zeros behind.
@@ -314,15 +338,15 @@ HWY_INLINE void PackWidthRow(const T* HWY_RESTRICT in, int64_t depth, T* HWY_RES
   for (int64_t k = 0; k < depth; k += NR, out += panel_stride) CopyRow(in + k, std::min(NR, depth - k), T{1}, out, NR);
 }
 
-// out[0..depth) = factor * in, or += when kAdd; `in` is aligned.
+// out[0..depth) = factor * in, or += when kAdd; `in` may be `out`.
 template <bool kAdd, typename T>
-HWY_INLINE void WriteRow(const T* HWY_RESTRICT in, int64_t depth, T factor, T* HWY_RESTRICT out) {
+HWY_INLINE void WriteRow(const T* in, int64_t depth, T factor, T* out) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const auto f = hn::Set(d, factor);
   int64_t k = 0;
   for (; k + N <= depth; k += N) {
-    auto x = hn::Mul(f, hn::Load(d, in + k));
+    auto x = hn::Mul(f, hn::LoadU(d, in + k));
     if constexpr (kAdd) x = hn::Add(x, hn::LoadU(d, out + k));
     hn::StoreU(x, d, out + k);
   }

@@ -1,0 +1,819 @@
+// Attention with the identity activation in linear time, forward and backward.
+//
+// Notation as in attention.h; n_i is the number of keys that row i sees, c_i = g N_i^-alpha, b_i the bias of row i (with - log N_i if
+// asked). A prime adds one element to a row: k'_j = [k_j, 1], v'_j = [v_j, 1], q'_i = [scale q_i, b_i]. Then the weight of a pair is
+// c_i q'_i . k'_j, and sums over keys or over rows can be made once for all of their partners. Each is a matrix [D + 1, D]:
+//   out_i = c_i q'_i M_i             M_i = sum over j < n_i of k'_j^T v_j
+// Backward, with G_i = c_i grad_out_i and G'_i = [G_i, c_i grad_weight_sum_i]:
+//   dq_i = scale G'_i P_i            P_i = sum over j < n_i of v'_j^T k_j
+//   dk_j = v'_j R_j                  R_j = sum over i with n_i > j of G'_i^T (scale q_i)
+//   dv_j = k'_j S_j                  S_j = sum over i with n_i > j of q'_i^T G_i
+// and per row, for weight_sum, dbias, dgain and dalpha:
+//   sum_j w_ij = c_i (scale q_i . sum_j k_j + n_i b_i)
+//   X_i = sum_j dx_ij = G_i . sum_j v_j + n_i c_i grad_weight_sum_i
+//   sum_j h_ij G_ij = q_i . dq_i + b_i X_i
+//
+// Causal: keys are cut into chunks, about as many keys as D, so that the matrix of a chunk is about as large as its keys. The rows that
+// see chunks 0 .. c-1 whole and chunk c in part are group c: they use the sum of M over the first c chunks, and do their pairs with
+// chunk c in the quadratic order. A key of chunk c likewise uses the sum of R and S over the groups after c, and the same pairs with
+// group c. Rows that see every key (without causal: all rows) are cut into blocks as large as a chunk; they come after the groups.
+// Chunks, groups, blocks and the order of all sums depend on the sequence only, so results do not depend on who runs what.
+#include "kernels/attention_linear.h"
+
+#include "kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_linear.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h:
+#include "hwy/highway.h"
+#include "kernels/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hinge::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows or keys that a worker holds at a time.
+inline constexpr int64_t kLinearRows = kBlockTiles * kTileRows;
+
+// How one sequence is cut.
+struct LinearCut {
+  const Sequence seq;
+  int64_t chunk;         // keys of a chunk, rows of a block
+  int64_t keys;          // that any row sees: the first ones
+  int64_t chunks;        // of those keys
+  int64_t first_seeing;  // rows before it see nothing
+  int64_t first_full;    // rows from here on see all `keys`
+  int64_t groups;        // causal groups: as many as chunks, or none
+  Parts blocks;          // of the rows from first_full on
+
+  LinearCut(const Sequence& sequence, int64_t depth)
+      : seq(sequence),
+        chunk(RoundUp(depth, 64)),
+        keys(seq.lq > 0 ? seq.seen : 0),
+        chunks(CeilDiv(keys, chunk)),
+        first_seeing(RowThatSees(1)),
+        first_full(RowThatSees(std::max<int64_t>(keys, 1))),
+        groups(seq.causal ? chunks : 0),
+        blocks(seq.lq - first_full, chunk) {}
+
+  // The first row that sees n >= 1 keys.
+  int64_t RowThatSees(int64_t n) const {
+    if (keys == 0) return seq.lq;
+    return seq.causal ? std::clamp<int64_t>(n - 1 - seq.lk + seq.lq, 0, seq.lq) : 0;
+  }
+
+  int64_t chunk_begin(int64_t c) const { return c * chunk; }
+  int64_t chunk_end(int64_t c) const { return std::min((c + 1) * chunk, keys); }
+
+  // Spans of rows: first the groups, then the blocks.
+  int64_t spans() const { return groups + blocks.parts; }
+  int64_t span_begin(int64_t span) const {
+    return span < groups ? RowThatSees(std::max<int64_t>(chunk_begin(span), 1)) : first_full + blocks.begin(span - groups);
+  }
+  int64_t span_end(int64_t span) const {
+    return span < groups ? RowThatSees(chunk_end(span)) : first_full + blocks.begin(span - groups + 1);
+  }
+  int64_t whole_chunks(int64_t span) const { return span < groups ? span : chunks; }
+
+  // Sums over spans are wanted from the second group on: no key is seen whole by the first.
+  int64_t first_summed() const { return groups > 0 ? 1 : 0; }
+  int64_t summed_spans() const { return spans() - first_summed(); }
+  // Which of them, counted from first_summed(), is the first whose rows all see all of chunk c.
+  int64_t first_seeing_chunk(int64_t c) const { return groups > 0 ? c : 0; }
+};
+
+// Up to kLinearRows rows or keys, in tiles kTileRows slots apart, as the micro-kernels want them on either side of a product.
+template <typename T>
+struct LinearRows {
+  T* rows;     // [tile][slot][padded_depth]
+  T* weights;  // [tile][piece][slot][kBackwardKeys]: D elements and the one added, in as many pieces as they need
+};
+
+template <typename T>
+HWY_INLINE void AddTo(T* HWY_RESTRICT sums, const T* HWY_RESTRICT values, int64_t count) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t k = 0; k < count; k += N) hn::Store(hn::Add(hn::Load(d, sums + k), hn::Load(d, values + k)), d, sums + k);
+}
+
+// a . b of aligned rows of `padded` elements.
+template <typename T>
+HWY_INLINE double DotPadded(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t padded) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d), sum1 = sum0;
+  for (int64_t k = 0; k < padded; k += 2 * N) {
+    sum0 = hn::MulAdd(hn::Load(d, a + k), hn::Load(d, b + k), sum0);
+    sum1 = hn::MulAdd(hn::Load(d, a + k + N), hn::Load(d, b + k + N), sum1);
+  }
+  return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1))));
+}
+
+// Sum of one row of a weight tile.
+template <typename T>
+HWY_INLINE double SumOfRun(const T* HWY_RESTRICT values, int64_t count) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(d);
+  for (int64_t j = 0; j < count; j += N)
+    sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count - j)), hn::Load(d, values + j)));
+  return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+}
+
+// What forward and backward share.
+template <typename T>
+class LinearOrder {
+ protected:
+  explicit LinearOrder(const Plan& plan) : plan_(plan), matrix_size_((D + 1) * pd), key_sum_size_(matrix_size_ + pd) {
+    for (const Sequence& seq : plan.sequences) cuts_.emplace_back(seq, D);
+  }
+
+  const LinearCut& Cut(int64_t unit) const { return cuts_[static_cast<size_t>(unit / plan_.shape.Hkv)]; }
+
+  void CarveRows(Carver& carver, LinearRows<T>& rows) const {
+    rows.rows = carver.take<T>(kLinearRows * pd);
+    rows.weights = carver.take<T>(kBlockTiles * pieces * kPiece);
+  }
+
+  // Units are done in waves that hold at most kPackedBytes of sums, or one unit. size(unit): its elements. Returns where each unit's
+  // sums begin and the elements of the largest wave; `wave_ends` are the waves.
+  template <typename Size>
+  int64_t MakeWaves(const Size& size, std::vector<int64_t>& begins, std::vector<int64_t>& wave_ends) const {
+    constexpr int64_t most = static_cast<int64_t>(kPackedBytes / sizeof(T));
+    int64_t used = 0, largest = 0;
+    for (int64_t unit = 0; unit < plan_.units(); ++unit) {
+      if (used > 0 && used + size(unit) > most) {
+        wave_ends.push_back(unit);
+        used = 0;
+      }
+      begins.push_back(used);
+      used += size(unit);
+      largest = std::max(largest, used);
+    }
+    wave_ends.push_back(plan_.units());
+    return largest;
+  }
+
+  // One row into a slot: times `factor`, and `extra` behind it in the weights.
+  void LoadRow(const T* row, T factor, T extra, int64_t tile, int64_t r, const LinearRows<T>& to) const {
+    CopyRow(row, D, factor, to.rows + (tile * kTileRows + r) * pd, pd);
+    T* weights = to.weights + tile * pieces * kPiece + r * kBackwardKeys;
+    for (int64_t k = 0; k < D; k += kBackwardKeys, weights += kPiece) {
+      const int64_t count = std::min(kBackwardKeys, D - k);
+      CopyRow(row + k, count, factor, weights, count);
+    }
+    to.weights[(tile * pieces + D / kBackwardKeys) * kPiece + r * kBackwardKeys + D % kBackwardKeys] = extra;
+  }
+
+  // Zeros in the slots that pad a tile.
+  void PadTile(int64_t rows, int64_t tile, const LinearRows<T>& to) const {
+    for (int64_t r = rows; r < PaddedRows(rows); ++r) {
+      std::fill_n(to.rows + (tile * kTileRows + r) * pd, pd, T{0});
+      for (int64_t piece = 0; piece < pieces; ++piece)
+        std::fill_n(to.weights + (tile * pieces + piece) * kPiece + r * kBackwardKeys, kBackwardKeys, T{0});
+    }
+  }
+
+  // Keys or values from `first` on, with a 1 behind each.
+  void LoadKeys(const View<const T>& keys, const Sequence& seq, int64_t kv_head, int64_t first, const Tiles& tiles,
+                const LinearRows<T>& to) const {
+    for (int64_t t = 0; t < tiles.parts; ++t) {
+      for (int64_t r = 0; r < tiles.size(t); ++r)
+        LoadRow(At(keys, seq.b, kv_head, seq.k_begin + first + tiles.begin(t) + r), T{1}, T{1}, t, r, to);
+      PadTile(tiles.size(t), t, to);
+    }
+  }
+
+  int64_t PieceSize(int64_t piece) const { return std::min(kBackwardKeys, D + 1 - piece * kBackwardKeys); }
+
+  // matrix += sum over rows of left'^T right, as width panels [D + 1][NR].
+  HWY_NOINLINE void AddProducts(const Tiles& tiles, const LinearRows<T>& left, const LinearRows<T>& right, T* matrix) const {
+    for (int64_t p = 0; p < plan_.width_panels; ++p)
+      for (int64_t t = 0; t < tiles.parts; ++t)
+        for (int64_t piece = 0; piece < pieces; ++piece)
+          CallSpreadRows<T>(PaddedRows(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr, PieceSize(piece),
+                            right.rows + t * kTileRows * pd + p * NR, pd, matrix + (p * (D + 1) + piece * kBackwardKeys) * NR);
+  }
+
+  // The rows of left' times the matrix. Row r of tile t, panel p goes to sums + p * sum_panel + t * sum_tile + r * sum_row, or, where
+  // sum_tile is 0, tiles follow each other without gaps: what pads one tile is overwritten by the next, or by nobody behind the last.
+  HWY_NOINLINE void Multiply(const Tiles& tiles, const LinearRows<T>& left, const T* matrix, T* sums, int64_t sum_panel, int64_t sum_tile,
+                             int64_t sum_row) const {
+    for (int64_t p = 0; p < plan_.width_panels; ++p)
+      for (int64_t t = 0; t < tiles.parts; ++t)
+        for (int64_t piece = 0; piece < pieces; ++piece)
+          CallWeightedRows<kBackwardKeys, T>(PaddedRows(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr,
+                                             PieceSize(piece), matrix + (p * (D + 1) + piece * kBackwardKeys) * NR, NR,
+                                             sums + p * sum_panel + (sum_tile ? t * sum_tile : tiles.begin(t) * sum_row), sum_row,
+                                             piece > 0, nullptr);
+  }
+
+  // The sum of [left, 1]^T right over the keys of a chunk, and of left itself behind it if asked.
+  void SumOverChunk(const LinearCut& cut, int64_t kv_head, int64_t c, const View<const T>& left, const View<const T>& right, bool sum_left,
+                    const LinearRows<T>& left_rows, const LinearRows<T>& right_rows, T* sum) const {
+    std::fill_n(sum, key_sum_size_, T{0});
+    for (int64_t j = cut.chunk_begin(c); j < cut.chunk_end(c); j += kLinearRows) {
+      const Tiles tiles(std::min(kLinearRows, cut.chunk_end(c) - j));
+      LoadKeys(left, cut.seq, kv_head, j, tiles, left_rows);
+      LoadKeys(right, cut.seq, kv_head, j, tiles, right_rows);
+      AddProducts(tiles, left_rows, right_rows, sum);
+      if (!sum_left) continue;
+      for (int64_t t = 0; t < tiles.parts; ++t)
+        for (int64_t r = 0; r < tiles.size(t); ++r) AddTo(sum + matrix_size_, left_rows.rows + (t * kTileRows + r) * pd, pd);
+    }
+  }
+
+  // `count` arrays of `size` elements, `step` apart: each becomes the sum of itself and all before it. Elements do not meet, so that
+  // slices of them are tasks.
+  struct RunningSum {
+    T* first;
+    int64_t step, count, size;
+  };
+  static void AddRunningSum(const RunningSum& whole, std::vector<RunningSum>& tasks) {
+    constexpr int64_t slice = 2048;
+    for (int64_t k = 0; k < whole.size && whole.count > 1; k += slice)
+      tasks.push_back({whole.first + k, whole.step, whole.count, std::min(slice, whole.size - k)});
+  }
+  static void MakeRunningSums(const std::vector<RunningSum>& tasks, Parallel& parallel) {
+    parallel.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) HWY_ATTR {
+      const RunningSum& sum = tasks[static_cast<size_t>(i)];
+      for (int64_t n = 1; n < sum.count; ++n) AddTo(sum.first + n * sum.step, sum.first + (n - 1) * sum.step, sum.size);
+    });
+  }
+
+  // Packed keys of a chunk, relative to its first key.
+  void PackChunkScores(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
+    const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
+    for (int64_t j = 0; j < count; j += NR)
+      PackScorePanel(At(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), keys.stride_l, std::min(NR, count - j), D, T{1}, packed + j * D);
+  }
+  void PackChunkWidths(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
+    const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
+    for (int64_t j = 0; j < count; ++j)
+      PackWidthRow(At(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), D, packed + j * NR, cut.chunk * NR);
+  }
+
+  // scores[r][0 .. most) = left_r . key + init_r, into a weight tile.
+  void ScoreRun(const TileKeys<T>& keys, const T* left, const T* panels, const T* init, T* scores) const {
+    using F = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*);
+    static constexpr F kByRows[] = {nullptr, GradientTile<1, T>, nullptr, nullptr, GradientTile<4, T>, GradientTile<5, T>, GradientTile<6, T>};
+    for (int64_t j = 0; j < keys.most(); j += NR) kByRows[keys.padded](left, pd, panels + j * D, D, init, nullptr, scores + j);
+  }
+
+  // sums += weights x the width panels of the keys; first the keys that all rows of the tile see, then each row's own.
+  void AddWeighted(const TileKeys<T>& keys, const T* weights, const T* panels, int64_t panel_size, T* sums) const {
+    for (int64_t p = 0; p < plan_.width_panels; ++p) {
+      const T* panel = panels + p * panel_size;
+      T* to = sums + p * NR;
+      CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, nullptr, keys.common, panel, NR, to, pd, true, nullptr);
+      for (int r = 1; r < keys.rows; ++r)
+        if (keys.own[r] > keys.common)
+          CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common,
+                                             panel + keys.common * NR, NR, to + r * pd, pd, true, nullptr);
+    }
+  }
+
+  // The transposed product into width panels of the keys, likewise.
+  void AddSpread(const TileKeys<T>& keys, const T* weights, const T* rows, T* panels, int64_t panel_size) const {
+    for (int64_t p = 0; p < plan_.width_panels; ++p) {
+      T* panel = panels + p * panel_size;
+      CallSpreadRows<T>(keys.padded, weights, nullptr, keys.common, rows + p * NR, pd, panel);
+      for (int r = 1; r < keys.rows; ++r)
+        if (keys.own[r] > keys.common)
+          CallSpreadRows<T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common, rows + r * pd + p * NR, pd,
+                            panel + keys.common * NR);
+    }
+  }
+
+  struct Task {
+    enum Kind { kClear, kChunk, kSpan } kind;
+    int64_t unit, part;
+  };
+
+  const Plan& plan_;
+  const int64_t D = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR;
+  const int64_t pieces = CeilDiv(D + 1, kBackwardKeys);
+  static constexpr int64_t kPiece = kTileRows * kBackwardKeys;
+  const int64_t matrix_size_;   // [panel][D + 1][NR]
+  const int64_t key_sum_size_;  // and one row behind it
+  std::vector<LinearCut> cuts_;
+};
+
+template <typename T>
+struct LinearForwardScratch {
+  LinearRows<T> left, right;
+  T* sums;            // [tile][slot][padded_depth]
+  T *init, *factor;   // [tile][slot]: b_i, c_i
+  T* scores;          // a weight tile
+  double* score_sum;  // [tile][slot]: of the pairs done one by one
+  T *k_panels, *v_panels;
+};
+
+// One call of linear_forward.
+template <typename T>
+class LinearForward : LinearOrder<T> {
+  using Base = LinearOrder<T>;
+  using Scratch = LinearForwardScratch<T>;
+  using typename Base::Task;
+  using Base::D, Base::pd, Base::NR, Base::plan_, Base::Cut;
+
+ public:
+  LinearForward(const Plan& plan, const AttentionForward<T>& io) : Base(plan), io_(io) {}
+
+  void Run(Parallel& parallel) {
+    if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
+    std::vector<int64_t> begins, wave_ends;
+    const int64_t largest = Base::MakeWaves([&](int64_t unit) { return Cut(unit).chunks * Base::key_sum_size_; }, begins, wave_ends);
+    std::vector<Scratch> scratch(static_cast<size_t>(parallel.workers()));
+    Carver count(nullptr);
+    T* sums = Carve(count, scratch, largest);
+    Carver carver(Workspace::get(count.used()));
+    sums = Carve(carver, scratch, largest);
+    for (int64_t unit = 0; unit < plan_.units(); ++unit) unit_sums_.push_back(sums + begins[static_cast<size_t>(unit)]);
+
+    int64_t first = 0;
+    for (const int64_t last : wave_ends) {
+      std::vector<Task> chunks, spans;
+      std::vector<typename Base::RunningSum> running;
+      for (int64_t unit = first; unit < last; ++unit) {
+        const LinearCut& cut = Cut(unit);
+        if (cut.first_seeing > 0) chunks.push_back({Task::kClear, unit, 0});
+        for (int64_t c = 0; c < cut.chunks; ++c) chunks.push_back({Task::kChunk, unit, c});
+        for (int64_t span = 0; span < cut.spans(); ++span)
+          if (cut.span_begin(span) < cut.span_end(span)) spans.push_back({Task::kSpan, unit, span});
+        Base::AddRunningSum({unit_sums_[static_cast<size_t>(unit)], Base::key_sum_size_, cut.chunks, Base::key_sum_size_}, running);
+      }
+      parallel.run(static_cast<int64_t>(chunks.size()), [&](int64_t i, int worker) HWY_ATTR {
+        const Task& task = chunks[static_cast<size_t>(i)];
+        if (task.kind == Task::kClear) return ClearRows(task.unit);
+        const Scratch& s = scratch[static_cast<size_t>(worker)];
+        Base::SumOverChunk(Cut(task.unit), plan_.unit_kv_head(task.unit), task.part, io_.k, io_.v, io_.weight_sum != nullptr, s.left, s.right,
+                           unit_sums_[static_cast<size_t>(task.unit)] + task.part * Base::key_sum_size_);
+      });
+      Base::MakeRunningSums(running, parallel);
+      parallel.run(static_cast<int64_t>(spans.size()), [&](int64_t i, int worker) HWY_ATTR {
+        const Task& task = spans[static_cast<size_t>(i)];
+        Span(task.unit, task.part, scratch[static_cast<size_t>(worker)]);
+      });
+      first = last;
+    }
+    Workspace::release_large();
+  }
+
+ private:
+  T* Carve(Carver& carver, std::vector<Scratch>& scratch, int64_t sums) const {
+    const int64_t chunk = plan_.sequences.empty() ? 0 : Cut(0).chunk;
+    for (Scratch& s : scratch) {
+      Base::CarveRows(carver, s.left);
+      Base::CarveRows(carver, s.right);
+      s.sums = carver.take<T>(kLinearRows * pd);
+      for (T** column : {&s.init, &s.factor}) *column = carver.take<T>(kLinearRows);
+      s.scores = carver.take<T>(Base::kPiece);
+      s.score_sum = carver.take<double>(kLinearRows);
+      s.k_panels = carver.take<T>(PackedScoresSize<T>(plan_, chunk));
+      s.v_panels = carver.take<T>(PackedWidthsSize<T>(plan_, chunk));
+    }
+    return carver.take<T>(sums);
+  }
+
+  // Rows that see nothing.
+  void ClearRows(int64_t unit) const {
+    const Sequence& seq = Cut(unit).seq;
+    for (int64_t g = 0; g < plan_.group; ++g)
+      for (int64_t i = 0; i < Cut(unit).first_seeing; ++i) {
+        const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
+        std::fill_n(At(io_.out, seq.b, head, seq.q_begin + i), D, T{0});
+        if (io_.weight_sum) io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + seq.q_begin + i] = 0;
+      }
+  }
+
+  // All query heads of the unit for one span of rows.
+  HWY_NOINLINE void Span(int64_t unit, int64_t span, const Scratch& s) const {
+    const LinearCut& cut = Cut(unit);
+    const int64_t kv_head = plan_.unit_kv_head(unit), whole = cut.whole_chunks(span);
+    const T* sum = whole > 0 ? unit_sums_[static_cast<size_t>(unit)] + (whole - 1) * Base::key_sum_size_ : nullptr;
+    if (span < cut.groups) {
+      Base::PackChunkScores(io_.k, cut, kv_head, span, s.k_panels);
+      Base::PackChunkWidths(io_.v, cut, kv_head, span, s.v_panels);
+    }
+    for (int64_t g = 0; g < plan_.group; ++g)
+      for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
+        const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
+        const int64_t head = kv_head * plan_.group + g;
+        LoadQueries(cut.seq, head, i, tiles, s);
+        if (sum)
+          Base::Multiply(tiles, s.left, sum, s.sums, NR, kTileRows * pd, pd);
+        else
+          std::fill_n(s.sums, tiles.parts * kTileRows * pd, T{0});
+        if (span < cut.groups) Pairs(cut, span, i, tiles, s);
+        StoreRows(cut, head, i, tiles, std::min(whole * cut.chunk, cut.keys), sum ? sum + Base::matrix_size_ : nullptr, s);
+      }
+  }
+
+  void LoadQueries(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
+    RowLengths lengths(plan_, seq, head);
+    for (int64_t t = 0; t < tiles.parts; ++t) {
+      for (int64_t r = 0; r < PaddedRows(tiles.size(t)); ++r) {
+        const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r;
+        s.init[slot] = 0;
+        s.score_sum[slot] = 0;
+        if (r >= tiles.size(t)) continue;
+        lengths.set_row(i);
+        s.init[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+        s.factor[slot] = static_cast<T>(plan_.gain(head) * lengths.power());
+        Base::LoadRow(At(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.init[slot], t, r, s.left);
+      }
+      Base::PadTile(tiles.size(t), t, s.left);
+    }
+  }
+
+  // A group and its chunk, in the quadratic order.
+  void Pairs(const LinearCut& cut, int64_t c, int64_t first, const Tiles& tiles, const Scratch& s) const {
+    TileKeys<T> keys;
+    for (int64_t t = 0; t < tiles.parts; ++t)
+      for (int64_t k = cut.chunk_begin(c); k < cut.chunk_end(c); k += kBackwardKeys) {
+        const int64_t slot = t * kTileRows, at = k - cut.chunk_begin(c);
+        keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
+        if (keys.most() == 0) continue;
+        Base::ScoreRun(keys, s.left.rows + slot * pd, s.k_panels + at * D, s.init + slot, s.scores);
+        Base::AddWeighted(keys, s.scores, s.v_panels + at * NR, cut.chunk * NR, s.sums + slot * pd);
+        if (io_.weight_sum)
+          for (int r = 0; r < keys.rows; ++r) s.score_sum[slot + r] += SumOfRun(s.scores + r * kBackwardKeys, keys.own[r]);
+      }
+  }
+
+  // `keys`: how many came in by the sum over whole chunks; `key_sum`: their sum.
+  void StoreRows(const LinearCut& cut, int64_t head, int64_t first, const Tiles& tiles, int64_t keys, const T* key_sum,
+                 const Scratch& s) const {
+    const Sequence& seq = cut.seq;
+    for (int64_t t = 0; t < tiles.parts; ++t)
+      for (int64_t r = 0; r < tiles.size(t); ++r) {
+        const int64_t row = seq.q_begin + first + tiles.begin(t) + r, slot = t * kTileRows + r;
+        WriteRow<false>(s.sums + slot * pd, D, s.factor[slot], At(io_.out, seq.b, head, row));
+        if (!io_.weight_sum) continue;
+        double sum = s.score_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.init[slot]);
+        if (key_sum) sum += DotPadded(s.left.rows + slot * pd, key_sum, pd);
+        io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row] = static_cast<T>(static_cast<double>(s.factor[slot]) * sum);
+      }
+  }
+
+  const AttentionForward<T>& io_;
+  std::vector<T*> unit_sums_;  // [unit]: M of each chunk, later of it and all chunks before; sum of k behind each
+};
+
+template <typename T>
+struct LinearBackwardScratch {
+  LinearRows<T> q, grad;           // q' and G'
+  T* dq;                           // [tile][slot][padded_depth], without scale
+  T *init, *grad_init;             // [tile][slot]: b_i, c_i grad_weight_sum_i
+  T *scores, *dx;                  // weight tiles
+  double* dx_sum;                  // [tile][slot]: of the pairs done one by one
+  T *k_scores, *v_scores, *k_panels;  // a chunk, packed
+  T *dk, *dv;                      // width panels of a chunk, with room for what pads the last tile
+};
+
+// One call of linear_backward.
+template <typename T>
+class LinearBackward : LinearOrder<T> {
+  using Base = LinearOrder<T>;
+  using Scratch = LinearBackwardScratch<T>;
+  using typename Base::Task;
+  using Base::D, Base::pd, Base::NR, Base::plan_, Base::Cut;
+
+ public:
+  LinearBackward(const Plan& plan, const AttentionBackward<T>& io) : Base(plan), io_(io), row_sums_(io.dgain || io.dbias || io.dalpha) {}
+
+  void Run(Parallel& parallel) {
+    if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
+    std::vector<int64_t> begins, wave_ends;
+    const int64_t largest = Base::MakeWaves(
+        [&](int64_t unit) { return Cut(unit).chunks * Base::key_sum_size_ + 2 * Cut(unit).summed_spans() * Base::matrix_size_; }, begins,
+        wave_ends);
+    std::vector<Scratch> scratch(static_cast<size_t>(parallel.workers()));
+    Carver count(nullptr);
+    T* sums = Carve(count, scratch, largest);
+    Carver carver(Workspace::get(count.used()));
+    sums = Carve(carver, scratch, largest);
+    int64_t parameter_sums = 0;
+    for (int64_t unit = 0; unit < plan_.units(); ++unit) {
+      const LinearCut& cut = Cut(unit);
+      T* const begin = sums + begins[static_cast<size_t>(unit)];
+      T* const rows = begin + cut.chunks * Base::key_sum_size_;
+      unit_sums_.push_back({begin, rows, rows + cut.summed_spans() * Base::matrix_size_, parameter_sums});
+      parameter_sums += cut.spans() * plan_.group;
+    }
+    if (row_sums_) parameter_sums_.resize(static_cast<size_t>(parameter_sums));
+
+    int64_t first = 0;
+    for (const int64_t last : wave_ends) {
+      std::vector<Task> summing, finishing;
+      std::vector<typename Base::RunningSum> running;
+      for (int64_t unit = first; unit < last; ++unit) {
+        const LinearCut& cut = Cut(unit);
+        const UnitSums& of = unit_sums_[static_cast<size_t>(unit)];
+        if (cut.first_seeing > 0 || cut.keys < cut.seq.lk) summing.push_back({Task::kClear, unit, 0});
+        for (int64_t c = 0; c < cut.chunks; ++c) {
+          summing.push_back({Task::kChunk, unit, c});
+          finishing.push_back({Task::kChunk, unit, c});
+        }
+        if (cut.chunks == 0) continue;
+        for (int64_t span = cut.first_summed(); span < cut.spans(); ++span) summing.push_back({Task::kSpan, unit, span});
+        for (int64_t span = cut.groups; span < cut.spans(); ++span) finishing.push_back({Task::kSpan, unit, span});
+        Base::AddRunningSum({of.keys, Base::key_sum_size_, cut.chunks, Base::key_sum_size_}, running);
+        const int64_t step = Base::matrix_size_, last_span = (cut.summed_spans() - 1) * step;
+        Base::AddRunningSum({of.rows_k + last_span, -step, cut.summed_spans(), step}, running);
+        Base::AddRunningSum({of.rows_v + last_span, -step, cut.summed_spans(), step}, running);
+      }
+      parallel.run(static_cast<int64_t>(summing.size()), [&](int64_t i, int worker) HWY_ATTR {
+        const Task& task = summing[static_cast<size_t>(i)];
+        const Scratch& s = scratch[static_cast<size_t>(worker)];
+        if (task.kind == Task::kClear) return Clear(task.unit);
+        if (task.kind == Task::kSpan) return SumOverSpan(task.unit, task.part, s);
+        Base::SumOverChunk(Cut(task.unit), plan_.unit_kv_head(task.unit), task.part, io_.v, io_.k, row_sums_, s.q, s.grad,
+                           unit_sums_[static_cast<size_t>(task.unit)].keys + task.part * Base::key_sum_size_);
+      });
+      Base::MakeRunningSums(running, parallel);
+      parallel.run(static_cast<int64_t>(finishing.size()), [&](int64_t i, int worker) HWY_ATTR {
+        const Task& task = finishing[static_cast<size_t>(i)];
+        const Scratch& s = scratch[static_cast<size_t>(worker)];
+        task.kind == Task::kChunk ? Chunk(task.unit, task.part, s) : Span(task.unit, task.part, s);
+      });
+      first = last;
+    }
+    Workspace::release_large();
+    SumParameters();
+  }
+
+ private:
+  struct UnitSums {
+    T* keys;             // P of each chunk, later of it and all chunks before; sum of v behind each
+    T *rows_k, *rows_v;  // R and S of each span from first_summed() on, later of it and all spans after
+    int64_t parameters;  // where its spans begin in parameter_sums_
+  };
+  struct ParameterSums {
+    double gain = 0, bias = 0, alpha = 0;
+  };
+
+  T* Carve(Carver& carver, std::vector<Scratch>& scratch, int64_t sums) const {
+    const int64_t chunk = plan_.sequences.empty() ? 0 : Cut(0).chunk;
+    for (Scratch& s : scratch) {
+      Base::CarveRows(carver, s.q);
+      Base::CarveRows(carver, s.grad);
+      s.dq = carver.take<T>(kLinearRows * pd);
+      for (T** column : {&s.init, &s.grad_init}) *column = carver.take<T>(kLinearRows);
+      for (T** tile : {&s.scores, &s.dx}) *tile = carver.take<T>(Base::kPiece);
+      s.dx_sum = carver.take<double>(kLinearRows);
+      for (T** panels : {&s.k_scores, &s.v_scores}) *panels = carver.take<T>(PackedScoresSize<T>(plan_, chunk));
+      s.k_panels = carver.take<T>(PackedWidthsSize<T>(plan_, chunk));
+      for (T** panels : {&s.dk, &s.dv}) *panels = carver.take<T>((chunk + kTileRows) * pd);
+    }
+    return carver.take<T>(sums);
+  }
+
+  // Rows that see nothing, and keys that no row sees.
+  void Clear(int64_t unit) const {
+    const LinearCut& cut = Cut(unit);
+    const int64_t kv_head = plan_.unit_kv_head(unit);
+    for (int64_t g = 0; g < plan_.group; ++g)
+      for (int64_t i = 0; i < cut.first_seeing; ++i)
+        std::fill_n(At(io_.dq, cut.seq.b, kv_head * plan_.group + g, cut.seq.q_begin + i), D, T{0});
+    for (int64_t j = cut.keys; j < cut.seq.lk; ++j) {
+      std::fill_n(At(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
+      std::fill_n(At(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
+    }
+  }
+
+  // R and S of one span, over all query heads of the unit.
+  void SumOverSpan(int64_t unit, int64_t span, const Scratch& s) const {
+    const LinearCut& cut = Cut(unit);
+    const UnitSums& of = unit_sums_[static_cast<size_t>(unit)];
+    const int64_t at = (span - cut.first_summed()) * Base::matrix_size_;
+    std::fill_n(of.rows_k + at, Base::matrix_size_, T{0});
+    std::fill_n(of.rows_v + at, Base::matrix_size_, T{0});
+    for (int64_t g = 0; g < plan_.group; ++g) {
+      const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
+      if (plan_.gain(head) == 0) continue;
+      for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
+        const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
+        LoadRows(cut.seq, head, i, tiles, s);
+        Base::AddProducts(tiles, s.grad, s.q, of.rows_k + at);
+        Base::AddProducts(tiles, s.q, s.grad, of.rows_v + at);
+      }
+    }
+  }
+
+  // The gradient of gain is exact at gain 0 too: such a head runs with gain 1, and only its row sums are used.
+  double EffectiveGain(int64_t head) const { return plan_.gain(head) == 0 ? 1.0 : plan_.gain(head); }
+
+  void LoadRows(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
+    RowLengths lengths(plan_, seq, head);
+    for (int64_t t = 0; t < tiles.parts; ++t) {
+      for (int64_t r = 0; r < PaddedRows(tiles.size(t)); ++r) {
+        const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r, row = seq.q_begin + i;
+        s.init[slot] = s.grad_init[slot] = 0;
+        s.dx_sum[slot] = 0;
+        if (r >= tiles.size(t)) continue;
+        lengths.set_row(i);
+        const double c = EffectiveGain(head) * lengths.power();
+        s.init[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+        if (io_.grad_weight_sum)
+          s.grad_init[slot] =
+              static_cast<T>(c * static_cast<double>(io_.grad_weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row]));
+        Base::LoadRow(At(io_.q, seq.b, head, row), static_cast<T>(plan_.rule.scale), s.init[slot], t, r, s.q);
+        Base::LoadRow(At(io_.grad_out, seq.b, head, row), static_cast<T>(c), s.grad_init[slot], t, r, s.grad);
+      }
+      Base::PadTile(tiles.size(t), t, s.q);
+      Base::PadTile(tiles.size(t), t, s.grad);
+    }
+  }
+
+  // dk and dv of one chunk, and dq of its group.
+  HWY_NOINLINE void Chunk(int64_t unit, int64_t c, const Scratch& s) const {
+    const LinearCut& cut = Cut(unit);
+    const UnitSums& of = unit_sums_[static_cast<size_t>(unit)];
+    const int64_t kv_head = plan_.unit_kv_head(unit), begin = cut.chunk_begin(c), end = cut.chunk_end(c);
+    const int64_t at = cut.first_seeing_chunk(c) * Base::matrix_size_, panel_size = PanelSize(cut);
+    for (int64_t j = begin; j < end; j += kLinearRows) {
+      const Tiles tiles(std::min(kLinearRows, end - j));
+      Base::LoadKeys(io_.v, cut.seq, kv_head, j, tiles, s.grad);
+      Base::Multiply(tiles, s.grad, of.rows_k + at, s.dk + (j - begin) * NR, panel_size, 0, NR);
+      Base::LoadKeys(io_.k, cut.seq, kv_head, j, tiles, s.q);
+      Base::Multiply(tiles, s.q, of.rows_v + at, s.dv + (j - begin) * NR, panel_size, 0, NR);
+    }
+    if (c < cut.groups && cut.span_begin(c) < cut.span_end(c)) {
+      Base::PackChunkScores(io_.k, cut, kv_head, c, s.k_scores);
+      Base::PackChunkScores(io_.v, cut, kv_head, c, s.v_scores);
+      Base::PackChunkWidths(io_.k, cut, kv_head, c, s.k_panels);
+      Span(unit, c, s);
+    }
+    for (int64_t j = begin; j < end; ++j)
+      for (int64_t p = 0; p < plan_.width_panels; ++p) {
+        const int64_t width = std::min(NR, D - p * NR), from = p * panel_size + (j - begin) * NR;
+        WriteRow<false>(s.dk + from, width, T{1}, At(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
+        WriteRow<false>(s.dv + from, width, T{1}, At(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
+      }
+  }
+
+  int64_t PanelSize(const LinearCut& cut) const { return (cut.chunk + kTileRows) * NR; }
+
+  // dq of one span, for all query heads of the unit; of a group also what its pairs with its chunk give to dk and dv.
+  HWY_NOINLINE void Span(int64_t unit, int64_t span, const Scratch& s) const {
+    const LinearCut& cut = Cut(unit);
+    const UnitSums& of = unit_sums_[static_cast<size_t>(unit)];
+    const int64_t whole = cut.whole_chunks(span), keys = std::min(whole * cut.chunk, cut.keys);
+    const T* sum = whole > 0 ? of.keys + (whole - 1) * Base::key_sum_size_ : nullptr;
+    for (int64_t g = 0; g < plan_.group; ++g) {
+      const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
+      ParameterSums parameters;
+      for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
+        const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
+        LoadRows(cut.seq, head, i, tiles, s);
+        if (sum)
+          Base::Multiply(tiles, s.grad, sum, s.dq, NR, kTileRows * pd, pd);
+        else
+          std::fill_n(s.dq, tiles.parts * kTileRows * pd, T{0});
+        if (span < cut.groups) Pairs(cut, head, span, i, tiles, s);
+        if (row_sums_) AddParameters(cut, head, i, tiles, keys, sum ? sum + Base::matrix_size_ : nullptr, s, parameters);
+        StoreRows(cut.seq, head, i, tiles, s);
+      }
+      if (row_sums_) parameter_sums_[static_cast<size_t>(of.parameters + span * plan_.group + g)] = parameters;
+    }
+  }
+
+  // A group and its chunk, in the quadratic order.
+  void Pairs(const LinearCut& cut, int64_t head, int64_t c, int64_t first, const Tiles& tiles, const Scratch& s) const {
+    TileKeys<T> keys;
+    for (int64_t t = 0; t < tiles.parts; ++t)
+      for (int64_t k = cut.chunk_begin(c); k < cut.chunk_end(c); k += kBackwardKeys) {
+        const int64_t slot = t * kTileRows, at = k - cut.chunk_begin(c);
+        keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
+        if (keys.most() == 0) continue;
+        Base::ScoreRun(keys, s.grad.rows + slot * pd, s.v_scores + at * D, s.grad_init + slot, s.dx);
+        Base::AddWeighted(keys, s.dx, s.k_panels + at * NR, cut.chunk * NR, s.dq + slot * pd);
+        if (row_sums_)
+          for (int r = 0; r < keys.rows; ++r) s.dx_sum[slot + r] += SumOfRun(s.dx + r * kBackwardKeys, keys.own[r]);
+        if (plan_.gain(head) == 0) continue;
+        Base::AddSpread(keys, s.dx, s.q.rows + slot * pd, s.dk + at * NR, PanelSize(cut));
+        Base::ScoreRun(keys, s.q.rows + slot * pd, s.k_scores + at * D, s.init + slot, s.scores);
+        Base::AddSpread(keys, s.scores, s.grad.rows + slot * pd, s.dv + at * NR, PanelSize(cut));
+      }
+  }
+
+  // `keys`: how many came in by the sum over whole chunks; `value_sum`: the sum of their values.
+  void AddParameters(const LinearCut& cut, int64_t head, int64_t first, const Tiles& tiles, int64_t keys, const T* value_sum,
+                     const Scratch& s, ParameterSums& sums) const {
+    RowLengths lengths(plan_, cut.seq, head);
+    for (int64_t t = 0; t < tiles.parts; ++t)
+      for (int64_t r = 0; r < tiles.size(t); ++r) {
+        const int64_t slot = t * kTileRows + r;
+        double dx = s.dx_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.grad_init[slot]);
+        if (value_sum) dx += DotPadded(s.grad.rows + slot * pd, value_sum, pd);
+        const double hg = DotPadded(s.q.rows + slot * pd, s.dq + slot * pd, pd) + static_cast<double>(s.init[slot]) * dx;
+        lengths.set_row(first + tiles.begin(t) + r);
+        sums.gain += hg / EffectiveGain(head);
+        sums.bias += dx;
+        sums.alpha -= lengths.log_n() * hg;
+      }
+  }
+
+  void StoreRows(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
+    for (int64_t t = 0; t < tiles.parts; ++t)
+      for (int64_t r = 0; r < tiles.size(t); ++r) {
+        T* dq = At(io_.dq, seq.b, head, seq.q_begin + first + tiles.begin(t) + r);
+        if (plan_.gain(head) == 0)
+          std::fill_n(dq, D, T{0});
+        else
+          WriteRow<false>(s.dq + (t * kTileRows + r) * pd, D, static_cast<T>(plan_.rule.scale), dq);
+      }
+  }
+
+  void SumParameters() const {
+    if (!row_sums_) return;
+    for (int64_t head = 0; head < plan_.shape.Hq; ++head) {
+      ParameterSums total;
+      for (int64_t unit = head / plan_.group; unit < plan_.units(); unit += plan_.shape.Hkv)
+        for (int64_t span = 0; span < Cut(unit).spans(); ++span) {
+          const int64_t at = unit_sums_[static_cast<size_t>(unit)].parameters + span * plan_.group + head % plan_.group;
+          const ParameterSums& part = parameter_sums_[static_cast<size_t>(at)];
+          total.gain += part.gain;
+          total.bias += part.bias;
+          total.alpha += part.alpha;
+        }
+      const bool zero_gain = plan_.gain(head) == 0;
+      if (io_.dgain) io_.dgain[head] = total.gain;
+      if (io_.dbias) io_.dbias[head] = zero_gain ? 0 : total.bias;
+      if (io_.dalpha) io_.dalpha[head] = zero_gain ? 0 : total.alpha;
+    }
+  }
+
+  const AttentionBackward<T>& io_;
+  const bool row_sums_;  // sums over keys are wanted for dgain, dbias, dalpha
+  std::vector<UnitSums> unit_sums_;
+  mutable std::vector<ParameterSums> parameter_sums_;  // [unit][span][head of the group], each written by one task
+};
+
+void LinearForwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<float>(shape, rule);
+  LinearForward<float>(plan, io).Run(parallel);
+}
+void LinearForwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<double>(shape, rule);
+  LinearForward<double>(plan, io).Run(parallel);
+}
+void LinearBackwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<float>(shape, rule);
+  LinearBackward<float>(plan, io).Run(parallel);
+}
+void LinearBackwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<double>(shape, rule);
+  LinearBackward<double>(plan, io).Run(parallel);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hinge::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hinge::kernels {
+
+HWY_EXPORT(LinearForwardFloat);
+HWY_EXPORT(LinearForwardDouble);
+HWY_EXPORT(LinearBackwardFloat);
+HWY_EXPORT(LinearBackwardDouble);
+
+void linear_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
+  HWY_DYNAMIC_DISPATCH(LinearForwardFloat)(shape, rule, io, parallel);
+}
+void linear_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
+  HWY_DYNAMIC_DISPATCH(LinearForwardDouble)(shape, rule, io, parallel);
+}
+void linear_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
+  HWY_DYNAMIC_DISPATCH(LinearBackwardFloat)(shape, rule, io, parallel);
+}
+void linear_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
+  HWY_DYNAMIC_DISPATCH(LinearBackwardDouble)(shape, rule, io, parallel);
+}
+
+bool takes_linear_order(const AttentionShape& shape, const AttentionRule& rule, bool weight_log_or_zero_share) {
+  if (rule.h != Activation::identity || rule.dropout != 0 || weight_log_or_zero_share) return false;
+  if (rule.identity_order != IdentityOrder::automatic) return rule.identity_order == IdentityOrder::linear;
+  // Multiplications of the forward pass, in either order.
+  const double D = static_cast<double>(shape.D), matrix = (D + 1) * static_cast<double>(HWY_NAMESPACE::RoundUp(shape.D, 16));
+  const double Hq = static_cast<double>(shape.Hq), Hkv = static_cast<double>(shape.Hkv);
+  double quadratic = 0, linear = 0;
+  for (int64_t s = 0; s < sequence_count(shape); ++s) {
+    const HWY_NAMESPACE::LinearCut cut(sequence(shape, s), shape.D);
+    const double keys = static_cast<double>(cut.keys), rows = static_cast<double>(cut.seq.lq - cut.first_seeing);
+    // Rows that see some keys, one more from row to row, and the pairs of them with keys.
+    const double partial = static_cast<double>(cut.first_full - cut.first_seeing);
+    const double pairs = partial > 0 ? partial * (static_cast<double>(cut.seq.visible(cut.first_seeing)) + keys - 1) / 2 : 0;
+    quadratic += Hq * 2 * D * (pairs + (rows - partial) * keys);
+    linear += (Hkv * keys + Hq * rows) * matrix + Hq * 2 * D * std::min(pairs, partial * static_cast<double>(cut.chunk) / 2);
+  }
+  return linear < quadratic;
+}
+
+}  // namespace hinge::kernels
+#endif  // HWY_ONCE
