@@ -63,8 +63,9 @@ HWY_INLINE V NormalTail(D d, V a, V e) {
 }
 
 // kHasZeros: h(x) == 0 on a whole half-line, and h'(x) == 0 wherever h(x) == 0, so that work behind a zero weight can be skipped.
+// kInTile: so cheap that the score tile applies it to its registers; the others get a pass of their own over the stored tile.
 struct Relu {
-  static constexpr bool kHasZeros = true;
+  static constexpr bool kHasZeros = true, kInTile = true;
   // Max(0, x), in this order: x86 gives the second operand when one is NaN.
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Max(hn::Zero(d), x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
@@ -74,7 +75,7 @@ struct Relu {
 };
 
 struct Relu2 {
-  static constexpr bool kHasZeros = true;
+  static constexpr bool kHasZeros = true, kInTile = true;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     const V r = Relu::value(d, x);
     return hn::Mul(r, r);
@@ -87,7 +88,7 @@ struct Relu2 {
 };
 
 struct Relu6 {
-  static constexpr bool kHasZeros = true;
+  static constexpr bool kHasZeros = true, kInTile = true;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     return hn::Min(hn::Set(d, 6), hn::Max(hn::Zero(d), x));
   }
@@ -98,7 +99,7 @@ struct Relu6 {
 };
 
 struct Identity {
-  static constexpr bool kHasZeros = false;
+  static constexpr bool kHasZeros = false, kInTile = true;
   template <class D, class V> static HWY_INLINE V value(D, V x) { return x; }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     slope = hn::Set(d, 1);
@@ -107,7 +108,7 @@ struct Identity {
 };
 
 struct Sigmoid {
-  static constexpr bool kHasZeros = false;
+  static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return Logistic(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     const V s = Logistic(d, x);
@@ -117,7 +118,7 @@ struct Sigmoid {
 };
 
 struct Silu {
-  static constexpr bool kHasZeros = false;
+  static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Mul(x, Logistic(d, x)); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     const V s = Logistic(d, x);
@@ -128,7 +129,7 @@ struct Silu {
 };
 
 struct Softplus {
-  static constexpr bool kHasZeros = false;
+  static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     return hn::Add(Relu::value(d, x), hn::Log1p(d, SafeExp(d, hn::Neg(hn::Abs(x)))));
   }
@@ -143,7 +144,7 @@ struct Softplus {
 
 // x Phi(x); Phi'(x) = exp(-x^2/2) / sqrt(2 pi)
 struct Gelu {
-  static constexpr bool kHasZeros = false;
+  static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V cdf(D d, V x, V& e) {
     using T = hn::TFromD<D>;
     const V a = hn::Abs(x);
@@ -166,7 +167,7 @@ struct Gelu {
 
 // x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3)
 struct GeluTanh {
-  static constexpr bool kHasZeros = false;
+  static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V gate(D d, V x, V xx) {
     using T = hn::TFromD<D>;
     const V inner = hn::MulAdd(hn::Mul(x, xx), hn::Set(d, static_cast<T>(0.044715)), x);

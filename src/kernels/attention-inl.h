@@ -146,24 +146,25 @@ int64_t PackedWidthsSize(const Plan& plan, int64_t keys) {
   return keys * plan.padded_depth;
 }
 
-// One tile height of each micro-kernel, and the table of all heights.
-template <typename T>
-using ScoreFunction = uint32_t* (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t, uint32_t*);
-
+// Scores and activation of one h: a tile of scores, in which cheap activations are applied at once; the others have `activate`.
 template <typename T>
 struct ScoreKernels {
-  ScoreFunction<T> by_rows[kTileRows + 1];
+  using Score = uint32_t* (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t, uint32_t*);
+  Score by_rows[kTileRows + 1];
+  void (*activate)(T*, T*, int, int64_t);  // null: done in the tile
   bool has_zeros;
 };
 
 template <class H, bool kSlopes, typename T>
 ScoreKernels<T> MakeScoreKernels() {
-  return {{nullptr, ScoreTile<H, 1, kSlopes, T>, nullptr, nullptr, ScoreTile<H, 4, kSlopes, T>, ScoreTile<H, 5, kSlopes, T>,
-           ScoreTile<H, 6, kSlopes, T>},
-          H::kHasZeros};
+  if constexpr (H::kInTile) {
+    return {HINGE_BY_ROWS(ScoreTile, H, kSlopes, T), nullptr, H::kHasZeros};
+  } else {
+    return {HINGE_BY_ROWS(ScoreTile, Identity, kSlopes, T), ActivateTile<H, kSlopes, T>, false};
+  }
 }
 
-// Softmax gives Softmax's pass raw scores in forward; in backward its weight is exp(x - lse), a point-wise function of x - lse.
+// SoftmaxStandIn: forward wants raw scores for softmax's own pass; in backward its weight is e^x at x - lse.
 template <bool kSlopes, typename T, class SoftmaxStandIn>
 ScoreKernels<T> ScoreKernelsFor(Activation h) {
   switch (h) {
@@ -183,10 +184,8 @@ template <int64_t kKeys, typename T>
 HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* right, int64_t right_row,
                                  T* sums, int64_t sum_row, bool add, const T* factor) {
   using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*, int64_t, bool, const T*);
-  static constexpr F kDense[] = {nullptr, WeightedRows<1, kKeys, false, T>, nullptr, nullptr, WeightedRows<4, kKeys, false, T>,
-                                 WeightedRows<5, kKeys, false, T>, WeightedRows<6, kKeys, false, T>};
-  static constexpr F kListed[] = {nullptr, WeightedRows<1, kKeys, true, T>, nullptr, nullptr, WeightedRows<4, kKeys, true, T>,
-                                  WeightedRows<5, kKeys, true, T>, WeightedRows<6, kKeys, true, T>};
+  static constexpr F kDense[] = HINGE_BY_ROWS(WeightedRows, kKeys, false, T);
+  static constexpr F kListed[] = HINGE_BY_ROWS(WeightedRows, kKeys, true, T);
   (list ? kListed : kDense)[rows](weights, list, count, right, right_row, sums, sum_row, add, factor);
 }
 
@@ -194,10 +193,8 @@ template <typename T>
 HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* tile, int64_t tile_row,
                                T* sums) {
   using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*);
-  static constexpr F kDense[] = {nullptr, SpreadRows<1, false, T>, nullptr, nullptr, SpreadRows<4, false, T>,
-                                 SpreadRows<5, false, T>, SpreadRows<6, false, T>};
-  static constexpr F kListed[] = {nullptr, SpreadRows<1, true, T>, nullptr, nullptr, SpreadRows<4, true, T>,
-                                  SpreadRows<5, true, T>, SpreadRows<6, true, T>};
+  static constexpr F kDense[] = HINGE_BY_ROWS(SpreadRows, false, T);
+  static constexpr F kListed[] = HINGE_BY_ROWS(SpreadRows, true, T);
   (list ? kListed : kDense)[rows](weights, list, count, tile, tile_row, sums);
 }
 
@@ -216,7 +213,7 @@ struct TileKeys {
 
   void set_visible(const Sequence& seq, int64_t first_row, int64_t tile_rows, int64_t first_key, int64_t keys) {
     rows = static_cast<int>(tile_rows);
-    padded = PaddedRows(tile_rows);
+    padded = PaddedRows<T>(tile_rows);
     for (int r = 0; r < rows; ++r) own[r] = std::clamp<int64_t>(seq.visible(first_row + r) - first_key, 0, keys);
     common = own[0];
     list = nullptr;

@@ -31,7 +31,7 @@ inline constexpr int64_t kChunkKeys = 256;  // keys of a key chunk, at most (a m
 
 // The weight of softmax as a function of x - lse.
 struct SoftmaxWeight {
-  static constexpr bool kHasZeros = false;
+  static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return SafeExp(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) { return slope = SafeExp(d, x); }
 };
@@ -260,7 +260,7 @@ class Backward {
     const bool zero_gain = plan_.gain(head) == 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t);
-      for (int64_t r = 0; r < PaddedRows(rows); ++r) {
+      for (int64_t r = 0; r < PaddedRows<T>(rows); ++r) {
         const int64_t slot = t * kTileRows + r, i = first + r, row = seq.q_begin + i;
         s.init[slot] = s.grad_init[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
         if (r >= rows || seq.visible(i) == 0) {
@@ -308,8 +308,7 @@ class Backward {
   HWY_NOINLINE void Block(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
                           int64_t k1, int64_t chunk_begin, int64_t chunk_end, const T* pack, BackwardScratch<T>& s, SkipCount& skipped) {
     using GradientFunction = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*);
-    static constexpr GradientFunction kGradient[] = {nullptr, GradientTile<1, T>, nullptr, nullptr, GradientTile<4, T>,
-                                                     GradientTile<5, T>, GradientTile<6, T>};
+    static constexpr GradientFunction kGradient[] = HINGE_BY_ROWS(GradientTile, T);
     const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize<T>(plan_, seq.seen);
     const T zeros[kTileRows] = {};
     TileKeys<T> keys[kBlockTiles];
@@ -327,6 +326,16 @@ class Backward {
         const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
         list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.init + slot, s.weights + at,
                                                         s.slopes + at, static_cast<uint32_t>(j), list_ends[t]);
+      }
+    if (kernels_.activate)
+      for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t at = t * kTileRows * kBackwardKeys;
+        kernels_.activate(s.weights + at, s.slopes + at, keys[t].rows, keys[t].most());
+      }
+    for (int64_t j = 0; j < most; j += NR)
+      for (int64_t t = 0; t < tiles; ++t) {
+        if (j >= keys[t].most()) continue;
+        const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
         kGradient[keys[t].padded](s.grad + slot * pd, pd, pack + score_size + (k0 + j) * depth, depth,
                                   general_ ? zeros : s.grad_init + slot, s.slopes + at, general_ ? s.raw + at : nullptr);
       }

@@ -230,6 +230,9 @@ class Forward {
             list_ends[t] = kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth,
                                                             s.init + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j, nullptr,
                                                             static_cast<uint32_t>(j), list_ends[t]);
+      if (kernels_.activate)
+        for (int64_t t = 0; t < tiles; ++t)
+          kernels_.activate(s.weights + t * kTileRows * kForwardKeys, nullptr, keys[t].rows, keys[t].most());
       if (kernels_.has_zeros)
         for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
       if (plan_.softmax || statistics_ || plan_.rule.dropout > 0) RowPasses(seq, head, all, first_tile, tiles, k0, keys, places, s);
@@ -273,7 +276,7 @@ class Forward {
     // Queries far apart fall on few cache sets: those are copied.
     const bool q_near = io_.q.stride_l <= 2 * pd;
     for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows(rows), slot0 = t * kTileRows;
+      const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows<T>(rows), slot0 = t * kTileRows;
       Place& place = places[t];
       place.in_place = plan_.shape.D == pd && rows == padded;
       place.out = place.in_place ? At(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pd;

@@ -12,8 +12,8 @@
 #define HINGE_TILE_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/activations-inl.h"
@@ -57,8 +57,19 @@ HWY_INLINE uint32_t* AppendUnset(D d, M mask, uint32_t first, uint32_t* HWY_REST
   return list + hwy::PopCount(uint64_t{bits});
 }
 
-// Row tiles come in these heights; a tile of 2 or 3 rows runs as 4 with rows of zeros.
-HWY_INLINE int PaddedRows(int64_t rows) { return rows == 1 ? 1 : rows <= 4 ? 4 : static_cast<int>(rows); }
+// Row tiles come in the heights 1, 4, 5 and 6, in double 1 and 6; others run as the next height with rows of zeros.
+template <typename T>
+HWY_INLINE int PaddedRows(int64_t rows) {
+  if (rows == 1) return 1;
+  return sizeof(T) == 8 ? kTileRows : static_cast<int>(std::max<int64_t>(rows, 4));
+}
+
+// Table of a micro-kernel by tile height: HINGE_BY_ROWS(F, args) is { nullptr, F<1, args>, nullptr, ... F<6, args> } for the type T.
+#define HINGE_BY_ROWS(F, ...)                                                                                                   \
+  {                                                                                                                             \
+    nullptr, F<1, __VA_ARGS__>, nullptr, nullptr, F<sizeof(T) == 8 ? 6 : 4, __VA_ARGS__>, F<sizeof(T) == 8 ? 6 : 5, __VA_ARGS__>, \
+        F<6, __VA_ARGS__>                                                                                                       \
+  }
 
 // HINGE_ROWS(X) expands X(r) for each row of a tile; X tests `if constexpr (MR > r)`. Named variables rather than an array: compilers
 // keep them in registers.
@@ -97,7 +108,7 @@ HWY_INLINE int PaddedRows(int64_t rows) { return rows == 1 ? 1 : rows <= 4 ? 4 :
 //   init  [MR] where each row's sum starts (the bias)
 //   weights, slopes: into weight tiles, at the panel's first key
 // Appends to `list` the keys of the panel, counted from first_key, for which any row's weight is non-zero; returns the list's new end.
-template <class H, int MR, bool kSlopes, typename T>
+template <int MR, class H, bool kSlopes, typename T>
 HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
                                  const T* HWY_RESTRICT init, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t first_key,
                                  uint32_t* HWY_RESTRICT list) {
@@ -137,6 +148,24 @@ HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, c
     list = AppendUnset(d, hn::Eq(any_b, zero), first_key + static_cast<uint32_t>(N), list);
   }
   return list;
+}
+
+// h of the scores x in [rows] of a weight tile, and h' into slopes if asked, for the first `keys` keys and up to a vector's end.
+template <class H, bool kSlopes, typename T>
+HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int rows, int64_t keys) {
+  constexpr int64_t kKeys = kSlopes ? kBackwardKeys : kForwardKeys;
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = r * kKeys; j < r * kKeys + keys; j += N) {
+      if constexpr (kSlopes) {
+        hn::Vec<decltype(d)> slope;
+        hn::Store(H::value_and_slope(d, hn::Load(d, x + j), slope), d, x + j);
+        hn::Store(slope, d, slopes + j);
+      } else {
+        hn::Store(H::value(d, hn::Load(d, x + j)), d, x + j);
+      }
+    }
 }
 
 // The second tile of the backward pass:  dp = left . panel + init. With raw == nullptr the product dp * slopes replaces the slopes;
