@@ -285,7 +285,7 @@ class Backward {
           s.init[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
           s.grad_init[slot] = static_cast<T>(c * (grad_sum + grad_log));
           s.log_grad[slot] = static_cast<T>(c * grad_log);
-          s.log_c[slot] = static_cast<T>(zero_gain ? 0 : std::log(std::abs(c)));
+          s.log_c[slot] = static_cast<T>(zero_gain || grad_log == 0 ? 0 : std::log(std::abs(c)));
         }
         CopyRow(At(io_.q, seq.b, head, row), D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
         CopyRow(grad_out, D, static_cast<T>(c * inverse_keep), s.grad + slot * pd, pd);

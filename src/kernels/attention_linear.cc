@@ -89,6 +89,10 @@ template <typename T>
 struct LinearRows {
   T* rows;     // [tile][slot][padded_depth]
   T* weights;  // [tile][piece][slot][kBackwardKeys]: D elements and the one added, in as many pieces as they need
+
+  // For loading where only one side is wanted.
+  LinearRows rows_only() const { return {rows, nullptr}; }
+  LinearRows weights_only() const { return {nullptr, weights}; }
 };
 
 template <typename T>
@@ -158,7 +162,8 @@ class LinearOrder {
 
   // One row into a slot: times `factor`, and `extra` behind it in the weights.
   void LoadRow(const T* row, T factor, T extra, int64_t tile, int64_t r, const LinearRows<T>& to) const {
-    CopyRow(row, D, factor, to.rows + (tile * kTileRows + r) * pd, pd);
+    if (to.rows) CopyRow(row, D, factor, to.rows + (tile * kTileRows + r) * pd, pd);
+    if (!to.weights) return;
     T* weights = to.weights + tile * pieces * kPiece + r * kBackwardKeys;
     for (int64_t k = 0; k < D; k += kBackwardKeys, weights += kPiece) {
       const int64_t count = std::min(kBackwardKeys, D - k);
@@ -169,9 +174,9 @@ class LinearOrder {
 
   // Zeros in the slots that pad a tile.
   void PadTile(int64_t rows, int64_t tile, const LinearRows<T>& to) const {
-    for (int64_t r = rows; r < PaddedRows(rows); ++r) {
-      std::fill_n(to.rows + (tile * kTileRows + r) * pd, pd, T{0});
-      for (int64_t piece = 0; piece < pieces; ++piece)
+    for (int64_t r = rows; r < PaddedRows<T>(rows); ++r) {
+      if (to.rows) std::fill_n(to.rows + (tile * kTileRows + r) * pd, pd, T{0});
+      for (int64_t piece = 0; piece < pieces && to.weights; ++piece)
         std::fill_n(to.weights + (tile * pieces + piece) * kPiece + r * kBackwardKeys, kBackwardKeys, T{0});
     }
   }
@@ -193,7 +198,7 @@ class LinearOrder {
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles.parts; ++t)
         for (int64_t piece = 0; piece < pieces; ++piece)
-          CallSpreadRows<T>(PaddedRows(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr, PieceSize(piece),
+          CallSpreadRows<T>(PaddedRows<T>(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr, PieceSize(piece),
                             right.rows + t * kTileRows * pd + p * NR, pd, matrix + (p * (D + 1) + piece * kBackwardKeys) * NR);
   }
 
@@ -204,7 +209,7 @@ class LinearOrder {
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles.parts; ++t)
         for (int64_t piece = 0; piece < pieces; ++piece)
-          CallWeightedRows<kBackwardKeys, T>(PaddedRows(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr,
+          CallWeightedRows<kBackwardKeys, T>(PaddedRows<T>(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr,
                                              PieceSize(piece), matrix + (p * (D + 1) + piece * kBackwardKeys) * NR, NR,
                                              sums + p * sum_panel + (sum_tile ? t * sum_tile : tiles.begin(t) * sum_row), sum_row,
                                              piece > 0, nullptr);
@@ -216,8 +221,8 @@ class LinearOrder {
     std::fill_n(sum, key_sum_size_, T{0});
     for (int64_t j = cut.chunk_begin(c); j < cut.chunk_end(c); j += kLinearRows) {
       const Tiles tiles(std::min(kLinearRows, cut.chunk_end(c) - j));
-      LoadKeys(left, cut.seq, kv_head, j, tiles, left_rows);
-      LoadKeys(right, cut.seq, kv_head, j, tiles, right_rows);
+      LoadKeys(left, cut.seq, kv_head, j, tiles, sum_left ? left_rows : left_rows.weights_only());
+      LoadKeys(right, cut.seq, kv_head, j, tiles, right_rows.rows_only());
       AddProducts(tiles, left_rows, right_rows, sum);
       if (!sum_left) continue;
       for (int64_t t = 0; t < tiles.parts; ++t)
@@ -402,7 +407,7 @@ class LinearForward : LinearOrder<T> {
       for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
         const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
         const int64_t head = kv_head * plan_.group + g;
-        LoadQueries(cut.seq, head, i, tiles, s);
+        LoadQueries(cut.seq, head, i, tiles, span < cut.groups || io_.weight_sum ? s.left : s.left.weights_only(), s);
         if (sum)
           Base::Multiply(tiles, s.left, sum, s.sums, NR, kTileRows * pd, pd);
         else
@@ -412,10 +417,10 @@ class LinearForward : LinearOrder<T> {
       }
   }
 
-  void LoadQueries(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
+  void LoadQueries(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const LinearRows<T>& to, const Scratch& s) const {
     RowLengths lengths(plan_, seq, head);
     for (int64_t t = 0; t < tiles.parts; ++t) {
-      for (int64_t r = 0; r < PaddedRows(tiles.size(t)); ++r) {
+      for (int64_t r = 0; r < PaddedRows<T>(tiles.size(t)); ++r) {
         const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r;
         s.init[slot] = 0;
         s.score_sum[slot] = 0;
@@ -423,9 +428,9 @@ class LinearForward : LinearOrder<T> {
         lengths.set_row(i);
         s.init[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
         s.factor[slot] = static_cast<T>(plan_.gain(head) * lengths.power());
-        Base::LoadRow(At(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.init[slot], t, r, s.left);
+        Base::LoadRow(At(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.init[slot], t, r, to);
       }
-      Base::PadTile(tiles.size(t), t, s.left);
+      Base::PadTile(tiles.size(t), t, to);
     }
   }
 
@@ -610,7 +615,7 @@ class LinearBackward : LinearOrder<T> {
   void LoadRows(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
     RowLengths lengths(plan_, seq, head);
     for (int64_t t = 0; t < tiles.parts; ++t) {
-      for (int64_t r = 0; r < PaddedRows(tiles.size(t)); ++r) {
+      for (int64_t r = 0; r < PaddedRows<T>(tiles.size(t)); ++r) {
         const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r, row = seq.q_begin + i;
         s.init[slot] = s.grad_init[slot] = 0;
         s.dx_sum[slot] = 0;
@@ -637,9 +642,9 @@ class LinearBackward : LinearOrder<T> {
     const int64_t at = cut.first_seeing_chunk(c) * Base::matrix_size_, panel_size = PanelSize(cut);
     for (int64_t j = begin; j < end; j += kLinearRows) {
       const Tiles tiles(std::min(kLinearRows, end - j));
-      Base::LoadKeys(io_.v, cut.seq, kv_head, j, tiles, s.grad);
+      Base::LoadKeys(io_.v, cut.seq, kv_head, j, tiles, s.grad.weights_only());
       Base::Multiply(tiles, s.grad, of.rows_k + at, s.dk + (j - begin) * NR, panel_size, 0, NR);
-      Base::LoadKeys(io_.k, cut.seq, kv_head, j, tiles, s.q);
+      Base::LoadKeys(io_.k, cut.seq, kv_head, j, tiles, s.q.weights_only());
       Base::Multiply(tiles, s.q, of.rows_v + at, s.dv + (j - begin) * NR, panel_size, 0, NR);
     }
     if (c < cut.groups && cut.span_begin(c) < cut.span_end(c)) {
@@ -799,8 +804,10 @@ void linear_backward(const AttentionShape& shape, const AttentionRule& rule, con
 bool takes_linear_order(const AttentionShape& shape, const AttentionRule& rule, bool weight_log_or_zero_share) {
   if (rule.h != Activation::identity || rule.dropout != 0 || weight_log_or_zero_share) return false;
   if (rule.identity_order != IdentityOrder::automatic) return rule.identity_order == IdentityOrder::linear;
-  // Multiplications of the forward pass, in either order.
-  const double D = static_cast<double>(shape.D), matrix = (D + 1) * static_cast<double>(HWY_NAMESPACE::RoundUp(shape.D, 16));
+  // Multiply-adds of a forward and a backward pass: of a pair, 2 D and 5 D; of a row or key and a matrix, 1 and 3 products. To load a row
+  // and call the kernels for it takes as long as some hundred more (measured: the orders are then equal where they take equal time).
+  const double D = static_cast<double>(shape.D), per_pair = 7 * D;
+  const double per_row = 4 * ((D + 1) * static_cast<double>(HWY_NAMESPACE::RoundUp(shape.D, 16)) + 16 * D + 600);
   const double Hq = static_cast<double>(shape.Hq), Hkv = static_cast<double>(shape.Hkv);
   double quadratic = 0, linear = 0;
   for (int64_t s = 0; s < sequence_count(shape); ++s) {
@@ -809,8 +816,8 @@ bool takes_linear_order(const AttentionShape& shape, const AttentionRule& rule, 
     // Rows that see some keys, one more from row to row, and the pairs of them with keys.
     const double partial = static_cast<double>(cut.first_full - cut.first_seeing);
     const double pairs = partial > 0 ? partial * (static_cast<double>(cut.seq.visible(cut.first_seeing)) + keys - 1) / 2 : 0;
-    quadratic += Hq * 2 * D * (pairs + (rows - partial) * keys);
-    linear += (Hkv * keys + Hq * rows) * matrix + Hq * 2 * D * std::min(pairs, partial * static_cast<double>(cut.chunk) / 2);
+    quadratic += Hq * (pairs + (rows - partial) * keys) * per_pair;
+    linear += (Hkv * keys + Hq * rows) * per_row + Hq * std::min(pairs, partial * static_cast<double>(cut.chunk) / 2) * per_pair;
   }
   return linear < quadratic;
 }

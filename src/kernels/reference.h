@@ -18,8 +18,7 @@
 
 namespace hinge::kernels::reference {
 
-template <typename T>
-T value(Activation h, T x) {
+template <typename T> T value(Activation h, T x) {
   switch (h) {
 #define HINGE_VALUE(name, cls) \
   case Activation::name: return scalar::cls::value(x);
@@ -30,8 +29,7 @@ T value(Activation h, T x) {
   return x;
 }
 
-template <typename T>
-T slope(Activation h, T x) {
+template <typename T> T slope(Activation h, T x) {
   switch (h) {
 #define HINGE_SLOPE(name, cls) \
   case Activation::name: return scalar::cls::slope(x);
@@ -42,29 +40,25 @@ T slope(Activation h, T x) {
   return T(1);
 }
 
-template <typename T>
-T* at(const View<T>& view, int64_t b, int64_t head, int64_t l) {
+template <typename T> T* at(const View<T>& view, int64_t b, int64_t head, int64_t l) {
   return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
 }
 
-template <typename T, typename U>
-T dot(const U* a, const U* b, int64_t D) {
+template <typename T, typename U> T dot(const U* a, const U* b, int64_t D) {
   T sum = 0;
   for (int64_t d = 0; d < D; ++d) sum += T(a[d]) * T(b[d]);
   return sum;
 }
 
 // Calls body(sequence, query head, i) for every query row.
-template <typename Body>
-void for_each_row(const AttentionShape& shape, Body&& body) {
+template <typename Body> void for_each_row(const AttentionShape& shape, Body&& body) {
   for (int64_t s = 0; s < sequence_count(shape); ++s)
     for (int64_t head = 0; head < shape.Hq; ++head)
       for (int64_t i = 0; i < sequence(shape, s).lq; ++i) body(sequence(shape, s), head, i);
 }
 
 // One row of weights, and what was on the way to it. Entries for the n visible keys only.
-template <typename T>
-struct Row {
+template <typename T> struct Row {
   int64_t n = 0;
   T log_n = 0;         // log N_i
   T length_power = 1;  // N_i^-alpha
@@ -102,8 +96,8 @@ Row<T> row_of_weights(const AttentionShape& shape, const AttentionRule& rule, co
     const T score = dot<T>(at(q, seq.b, head, seq.q_begin + i), at(k, seq.b, kv_head, seq.k_begin + j), shape.D);
     row.x.push_back(T(rule.scale) * score + shift);
     row.h.push_back(value(rule.h, row.x.back()));
-    const bool kept = rule.dropout == 0 || dropout_keeps(rule.seed, dropout_threshold(rule.dropout), seq.b * shape.Hq + head,
-                                                         seq.q_begin + i, j);
+    const bool kept =
+        rule.dropout == 0 || dropout_keeps(rule.seed, dropout_threshold(rule.dropout), seq.b * shape.Hq + head, seq.q_begin + i, j);
     row.m.push_back(kept ? 1 / (1 - T(rule.dropout)) : T(0));
   }
   if (softmax) {
@@ -116,8 +110,7 @@ Row<T> row_of_weights(const AttentionShape& shape, const AttentionRule& rule, co
   return row;
 }
 
-template <typename T>
-void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io) {
+template <typename T> void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io) {
   for_each_row(shape, [&](const Sequence& seq, int64_t head, int64_t i) {
     const int64_t kv_head = head / (shape.Hq / shape.Hkv), row_at = seq.q_begin + i;
     const Row<T> row = row_of_weights(shape, rule, io.q, io.k, seq, head, i);
@@ -152,8 +145,7 @@ void attention_forward(const AttentionShape& shape, const AttentionRule& rule, c
 //   dq_i   = scale sum_j dx_ij k_j,   dk_j = scale sum_i dx_ij q_i
 // and for softmax  dx_ij = w_ij (G_ij - sum_l w_il G_il).  The constant terms of G cancel there: the weight sum is always 1.
 // Needs nothing from forward: scores, and for softmax out, lse and weight_log, are found again.
-template <typename T>
-void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io) {
+template <typename T> void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io) {
   for (int64_t b = 0; b < shape.B; ++b)
     for (int64_t head = 0; head < shape.Hkv; ++head)
       for (int64_t j = 0; j < shape.Lk; ++j) {

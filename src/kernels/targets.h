@@ -3,4 +3,6 @@
 #pragma once
 
 // AVX3_DL differs from AVX3 only in operations that attention does not use; SSSE3 machines without SSE4 are gone.
+#ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#endif

@@ -82,18 +82,18 @@ HWY_INLINE int PaddedRows(int64_t rows) {
     b##r = hn::MulAdd(w, right1, b##r);                     \
   }
 
-// The products of a tile of left rows with a score panel. Eight elements at a time: the end of a short loop is then foreseen.
+// The products of a tile of left rows with a score panel. Four elements at a time: the end of a short loop is then foreseen.
 #define HINGE_DOT                                          \
   int64_t k = 0;                                           \
-  for (; k + 8 <= depth; k += 8) {                         \
-    HWY_UNROLL(8)                                          \
-    for (int u = 0; u < 8; ++u) {                          \
+  for (; k + 4 <= depth; k += 4) {                         \
+    HWY_UNROLL(4)                                          \
+    for (int u = 0; u < 4; ++u) {                          \
       const V right0 = hn::Load(d, panel + u * 2 * N);     \
       const V right1 = hn::Load(d, panel + u * 2 * N + N); \
       HINGE_ROWS(HINGE_STEP)                               \
       left += 1;                                           \
     }                                                      \
-    panel += 8 * 2 * N;                                    \
+    panel += 4 * 2 * N;                                    \
   }                                                        \
   for (; k < depth; ++k) {                                 \
     const V right0 = hn::Load(d, panel);                   \
