@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "hinge/kernels/attention.h"
+#include "hwy/cache_control.h"
 #include "kernels/sequences.h"
 #include "kernels/tile-inl.h"
 #include "kernels/workspace.h"
@@ -120,13 +121,21 @@ class RowLengths {
   bool has_log_ = false;
 };
 
+template <typename T>
+HWY_INLINE void PrefetchRow(const T* row, int64_t depth) {
+  for (int64_t k = 0; k < depth; k += static_cast<int64_t>(64 / sizeof(T))) hwy::Prefetch(row + k);
+}
+
 // Score panels of factor * the keys [begin, end) (begin a multiple of NR) of one head, into the packed array of the whole head.
 template <typename T>
 void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys, int64_t kv_head, int64_t begin, int64_t end, T factor,
                 T* packed) {
-  for (int64_t j = begin; j < end; j += plan.NR)
+  for (int64_t j = begin; j < end; j += plan.NR) {
+    for (int64_t next = j + plan.NR; next < std::min(j + 2 * plan.NR, end); ++next)
+      PrefetchRow(At(keys, seq.b, kv_head, seq.k_begin + next), plan.shape.D);
     PackScorePanel(At(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), plan.shape.D, factor,
                    packed + j * plan.shape.D);
+  }
 }
 
 // Width panels of the rows [begin, end) of one head.

@@ -26,8 +26,11 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kChunkTiles = 48;  // row tiles of a query chunk, at most
-inline constexpr int64_t kChunkKeys = 256;  // keys of a key chunk, at most (a multiple of kKeyStep)
+// Chunks of a sequence: the larger, the less is loaded and added twice; the smaller, the more workers can share one sequence.
+// Between these limits they are cut so that a step has about kTasksPerStep pairs.
+inline constexpr int64_t kLeastChunkTiles = 48, kMostChunkTiles = 96;  // row tiles of a query chunk
+inline constexpr int64_t kLeastChunkKeys = 256, kMostChunkKeys = 512;  // keys of a key chunk
+inline constexpr int64_t kTasksPerStep = 64;
 
 // The weight of softmax as a function of x - lse.
 struct SoftmaxWeight {
@@ -49,11 +52,11 @@ struct BackwardScratch {
   static constexpr int64_t kListSize = kBackwardKeys + 64;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
-    constexpr int64_t chunk_slots = kChunkTiles * kTileRows, block_slots = kBlockTiles * kTileRows;
+    constexpr int64_t chunk_slots = kMostChunkTiles * kTileRows, block_slots = kBlockTiles * kTileRows;
     for (T** rows : {&q, &grad, &dq}) *rows = carver.take<T>(chunk_slots * plan.padded_depth);
     for (T** column : {&init, &grad_init, &log_grad, &log_c}) *column = carver.take<T>(chunk_slots);
     for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_slots * kBackwardKeys);
-    for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kChunkKeys * plan.padded_depth);
+    for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kMostChunkKeys * plan.padded_depth);
     keep = carver.take<T>(kBackwardKeys);
     lists = carver.take<uint32_t>(kBlockTiles * kListSize);
   }
@@ -125,7 +128,7 @@ class Backward {
     if (!split) {
       parallel.run(units, [&](int64_t unit, int worker) HWY_ATTR {
         T* pack = packs[static_cast<size_t>(worker)];
-        const Chunks chunks(plan_.unit_sequence(unit));
+        const Chunks chunks = ChunksOf(unit);
         ClearOutputs(unit, chunks);
         Pack(unit, 0, plan_.unit_sequence(unit).seen, pack);
         for (int64_t step = 0; step < chunks.steps; ++step)
@@ -139,19 +142,19 @@ class Backward {
         int64_t steps = 0;
         for (int64_t unit = first; unit < last; ++unit) {
           const Sequence& seq = plan_.unit_sequence(unit);
-          for (int64_t part = 0; part < CeilDiv(seq.seen, kChunkKeys); ++part) packing.push_back({unit, part});
-          steps = std::max(steps, Chunks(seq).steps);
+          for (int64_t part = 0; part < CeilDiv(seq.seen, kBackwardKeys); ++part) packing.push_back({unit, part});
+          steps = std::max(steps, ChunksOf(unit).steps);
         }
-        parallel.run(last - first, [&](int64_t i, int) HWY_ATTR { ClearOutputs(first + i, Chunks(plan_.unit_sequence(first + i))); });
+        parallel.run(last - first, [&](int64_t i, int) HWY_ATTR { ClearOutputs(first + i, ChunksOf(first + i)); });
         parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
           const Task& task = packing[static_cast<size_t>(i)];
-          const int64_t begin = task.part * kChunkKeys;
-          Pack(task.unit, begin, std::min(begin + kChunkKeys, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
+          const int64_t begin = task.part * kBackwardKeys;
+          Pack(task.unit, begin, std::min(begin + kBackwardKeys, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
         });
         for (int64_t step = 0; step < steps; ++step)
           parallel.run((last - first) * steps, [&](int64_t i, int worker) HWY_ATTR {
             const int64_t unit = first + i / steps, t = i % steps;
-            const Chunks chunks(plan_.unit_sequence(unit));
+            const Chunks chunks = ChunksOf(unit);
             if (step < chunks.steps && t < chunks.steps)
               Pair(unit, chunks, step, t, packs[static_cast<size_t>(unit - first)], scratch[static_cast<size_t>(worker)]);
           });
@@ -169,10 +172,16 @@ class Backward {
     KeyParts keys;
     int64_t steps;
     bool single;     // one pair makes the whole result: outputs are stored, not added to
-    explicit Chunks(const Sequence& seq)
-        : tiles(seq.lq), queries(tiles.parts, kChunkTiles), keys(0, seq.seen, kChunkKeys), steps(std::max(queries.parts, keys.parts)),
+    Chunks(const Sequence& seq, int64_t units)
+        : tiles(seq.lq), queries(tiles.parts, Limit(tiles.parts, units, kLeastChunkTiles, kMostChunkTiles)),
+          keys(0, seq.seen, Limit(seq.seen, units, kLeastChunkKeys, kMostChunkKeys)), steps(std::max(queries.parts, keys.parts)),
           single(queries.parts == 1 && keys.parts == 1) {}
+    static int64_t Limit(int64_t count, int64_t units, int64_t least, int64_t most) {
+      return std::clamp(CeilDiv(count, CeilDiv(kTasksPerStep, units)), least, most) / kKeyStep * kKeyStep;
+    }
   };
+
+  Chunks ChunksOf(int64_t unit) const { return Chunks(plan_.unit_sequence(unit), plan_.units()); }
 
   void Carve(Carver& carver, std::vector<BackwardScratch<T>>& scratch, std::vector<T*>& packs, int64_t packed) {
     for (BackwardScratch<T>& s : scratch) s.carve(carver, plan_);

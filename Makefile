@@ -1,0 +1,109 @@
+# The commands of a working day; `make help` lists them. The build itself is CMake's (CMakeLists.txt, CMakePresets.json).
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+# The targets share build directories and write one line at a time; the compilers below them run in parallel.
+.NOTPARALLEL:
+
+STEP := scripts/step
+VENV := .venv-python
+HINGE := build/release/bin/hinge
+
+# A compiler that reads torch's headers takes up to 2 GB.
+JOBS ?= $(shell awk -v cores="$$(nproc)" '/MemAvailable/ {n = int($$2 / 2000000)} END {print n < 1 ? 1 : (n < cores ? n : cores)}' /proc/meminfo)
+
+# Configures and builds one preset: $(call build,PRESET,WHAT,CMAKE-TARGETS)
+define build
+	@$(STEP) "Configuring ($(1))" build/$(1)/configure.log cmake --preset $(1)
+	@$(STEP) "Building $(2) ($(1), $(JOBS) jobs; log in build/$(1)/build.log)" build/$(1)/build.log \
+	  cmake --build --preset $(1) -j $(JOBS) $(if $(3),--target $(3))
+endef
+
+# Runs the tests of one preset and counts what the test programs ran.
+define ctest
+	@echo "==> Testing ($(1))"
+	@ctest --preset $(1)
+	@grep -E '^\[  (PASSED|SKIPPED) ' build/$(1)/Testing/Temporary/LastTest.log | sed 's/^/    $(1): /'
+endef
+
+.PHONY: help
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps:
+	@scripts/install-deps build
+
+.PHONY: build
+build: deps ## Install what is missing, build everything (build/release)
+	$(call build,release,Hinge)
+
+.PHONY: demo
+demo: deps ## Build, look at this machine, measure attention for a minute and draw the plot
+	$(call build,release,the hinge command,hinge)
+	@mkdir -p out/demo
+	@echo "==> Looking at this machine: hinge doctor"
+	@$(HINGE) doctor
+	@echo "==> Measuring attention, about a minute: hinge bench attention"
+	@$(HINGE) bench attention --plot out/demo/attention.svg
+	@echo "==> The plot: out/demo/attention.svg"
+
+.PHONY: test
+test: build ## Build, run all C++ tests, then those of the kernels under the sanitizers
+	$(call ctest,release)
+	$(call build,asan,the kernels with address and undefined-behaviour sanitizers)
+	$(call ctest,asan)
+	$(call build,tsan,the kernels with the thread sanitizer)
+	$(call ctest,tsan)
+
+# The Python package is compiled against exactly this torch.
+$(VENV)/torch.stamp:
+	@$(STEP) "Making a Python environment with torch 2.13.0" build/python/venv.log bash -c \
+	  'python3 -m venv $(VENV) && $(VENV)/bin/pip install torch==2.13.0 numpy pytest setuptools wheel && touch $@'
+
+PYTHON_SOURCES := $(shell find python src/kernels src/ops include -type f \( -name '*.py' -o -name '*.cc' -o -name '*.h' -o -name '*.toml' \) 2>/dev/null)
+$(VENV)/hinge.stamp: $(VENV)/torch.stamp $(PYTHON_SOURCES)
+	@$(STEP) "Building the Python package (log in build/python/install.log)" build/python/install.log env MAX_JOBS=$(JOBS) \
+	  $(VENV)/bin/pip install --no-build-isolation --no-deps --force-reinstall ./python
+	@touch $@
+
+.PHONY: python-deps
+python-deps:
+	@scripts/install-deps python
+
+.PHONY: python
+python: python-deps $(VENV)/hinge.stamp ## The Python package in a virtual environment, .venv-python
+
+.PHONY: test-python
+test-python: python ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
+	@echo "==> Testing (Python)"
+	@$(VENV)/bin/pytest -q python/tests
+
+.PHONY: bench
+bench: deps python ## The full measurements: attention, then attention against PyTorch; rewrites the tables and plots in docs/
+	$(call build,release,the hinge command,hinge)
+	@mkdir -p out/bench
+	@echo "==> Measuring attention: hinge bench attention"
+	@$(HINGE) bench attention --json out/bench/attention.json --plot docs/attention.svg
+	@python3 bench/report.py attention out/bench/attention.json docs/benchmarks.md
+	@echo "==> Measuring attention against PyTorch: bench/peers.py"
+	@$(VENV)/bin/python bench/peers.py attention --json out/bench/peers.json --markdown docs/benchmarks.md --plot docs/peers.svg
+
+OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h')
+
+.PHONY: lint
+lint: deps ## clang-tidy over our sources
+	@scripts/install-deps lint
+	@$(STEP) "Configuring (lint)" build/lint/configure.log cmake --preset lint
+	@echo "==> clang-tidy"
+	@printf '%s\n' $(filter %.cc,$(filter-out python/%,$(OUR_SOURCES))) | xargs -P $(JOBS) -n 1 clang-tidy-14 --quiet -p build/lint
+
+.PHONY: format
+format: ## clang-format our sources in place
+	@scripts/install-deps format
+	@clang-format-14 -i $(OUR_SOURCES)
+
+.PHONY: clean
+clean: ## Remove what was built (build, out and the Python environment)
+	@rm -rf build out $(VENV) python/*.egg-info

@@ -1,0 +1,77 @@
+// Point-wise attention on LibTorch tensors, with autograd: the C++ face of the torch op hinge::attention.
+//
+// Legend: B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Lq and Lk lengths, D head width.
+//
+//   x_ij  = scale * q_i . k_j + bias_h - [bias_log_n] log N_i
+//   w_ij  = gain_h * N_i^-alpha_h * h(x_ij)          if row i sees key j, else exactly 0
+//   out_i = sum_j dropout(w_ij) * v_j
+//
+// Softmax is the exception: w_i = softmax of scale * q_i . k_j over the visible j; it takes no gain, bias, alpha or length rule.
+// CPU tensors run in the fused kernels; tensors of another device take the same computation written in ATen calls.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hinge/kernels/attention.h"
+
+namespace hinge {
+
+// A number for every query head: one for all of them, or a float32 or float64 tensor with 1 or Hq elements, which may require grad.
+// Default constructed: the default of the option.
+struct PerHead {
+  PerHead() = default;
+  PerHead(double value);                                     // NOLINT(google-explicit-constructor): options.alpha = 0.5
+  PerHead(at::Tensor tensor) : values(std::move(tensor)) {}  // NOLINT(google-explicit-constructor): options.gain = parameter
+
+  at::Tensor values;
+};
+
+struct AttentionOptions {
+  kernels::Activation h = kernels::Activation::relu;
+  std::optional<double> scale;  // 1 / sqrt(D)
+
+  kernels::LengthRule length_rule = kernels::LengthRule::keys;  // what N_i is
+  double length_n = 1.0;                                        // N_i, for LengthRule::fixed
+  PerHead alpha;                                                // 1
+  PerHead gain;                                                 // 1
+  PerHead bias;                                                 // 0
+  bool bias_log_n = false;
+
+  bool causal = false;  // right-aligned: the last query sees every key
+
+  at::Tensor key_lengths;           // int64 or int32 [B]: batch row b sees only its first key_lengths[b] keys
+  at::Tensor q_offsets, k_offsets;  // jagged, B = 1: [sequences + 1] each, from 0 to Lq and Lk; excludes key_lengths
+
+  double dropout = 0.0;  // probability in [0, 1) that a weight is dropped
+  at::Tensor seed;       // int64, one element, says which ones; drawn from the default generator if undefined
+
+  kernels::IdentityOrder identity_order = kernels::IdentityOrder::automatic;
+};
+
+// Per query row [B, Hq, Lq], of the weights before dropout. weight_sum and weight_log are differentiable.
+struct AttentionResult {
+  at::Tensor out;            // [B, Hq, Lq, D]
+  at::Tensor weight_sum;     // sum_j w_ij
+  at::Tensor weight_log;     // sum_j w_ij log |w_ij|
+  at::Tensor zero_share;     // share of the visible keys with w_ij == 0
+  at::Tensor skipped_share;  // [B, Hq]: share of the work behind a relu-like h that exact zeros saved
+};
+
+// q [B, Hq, Lq, D], k and v [B, Hkv, Lk, D], float32 or float64, any strides in B, H and L. The result's memory follows q's order of
+// dimensions: with q a transposed [B, Lq, Hq, D], merging the heads of the result is free.
+// Throws c10::Error on bad input. Gradients flow to q, k, v, gain, bias and alpha; a second differentiation throws.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options = {});
+AttentionResult attention_with_statistics(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                          const AttentionOptions& options = {});
+
+// The published systems as points in the space of options: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax.
+// gamma is the ReLUFormer's (its gain is sqrt(2) / gamma) and has no meaning for the others.
+std::vector<std::string> preset_names();
+AttentionOptions preset(std::string_view name, double gamma = 1.0);
+
+}  // namespace hinge

@@ -1,0 +1,129 @@
+"""hinge.attention: point-wise attention with the face of torch.nn.functional.scaled_dot_product_attention."""
+
+from typing import NamedTuple
+
+import torch
+
+from . import _ops  # noqa: F401, the ops must be loaded
+
+
+class AttentionStatistics(NamedTuple):
+    """What the weights of an attention were like, before dropout. The first two are differentiable."""
+
+    weight_sum: torch.Tensor  #: [B, Hq, Lq], sum_j w_ij
+    weight_log: torch.Tensor  #: [B, Hq, Lq], sum_j w_ij log |w_ij|
+    zero_share: torch.Tensor  #: [B, Hq, Lq], share of the visible keys with w_ij == 0
+    skipped_share: torch.Tensor  #: [B, Hq], share of the work behind a relu-like h that exact zeros saved
+
+
+def _per_head(value, default: float):
+    """A per-head option as the op takes it: None where it is the default."""
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    return None if value == default else torch.full((1,), float(value), dtype=torch.float64)
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    h: str = "relu",
+    scale: float | None = None,
+    is_causal: bool = False,
+    alpha: float | torch.Tensor = 1.0,
+    gain: float | torch.Tensor = 1.0,
+    bias: float | torch.Tensor = 0.0,
+    length_rule: str = "keys",
+    length_n: float = 1.0,
+    bias_log_n: bool = False,
+    key_lengths: torch.Tensor | None = None,
+    q_offsets: torch.Tensor | None = None,
+    k_offsets: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    seed: int | torch.Tensor | None = None,
+    identity_order: str = "auto",
+    return_statistics: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, AttentionStatistics]:
+    r"""Point-wise attention, fused: no softmax, each weight is a function of its own score.
+
+    .. code-block:: text
+
+        x_ij  = scale * q_i . k_j + bias_h - [bias_log_n] log N_i
+        w_ij  = gain_h * N_i^-alpha_h * h(x_ij)      if row i sees key j, else exactly 0
+        out_i = sum_j dropout(w_ij) * v_j
+
+    ``h="softmax"`` is the exception: ``w_i`` is the softmax of ``scale * q_i . k_j`` over the visible keys, without gain, bias,
+    alpha and length rule. A row that sees no key gives zero.
+
+    Forward and backward run in tiles; memory beyond inputs and outputs grows with L, not with L squared. Differentiable once, in
+    ``query``, ``key``, ``value``, ``gain``, ``bias`` and ``alpha``.
+
+    Args:
+        query: ``[B, Hq, Lq, D]``, float32 or float64. Any strides in B, H and L are read in place; the result's memory follows the
+            order of query's dimensions, so that with ``query = x.view(B, L, H, D).transpose(1, 2)`` merging the heads is free.
+        key, value: ``[B, Hkv, Lk, D]``. Hq is a multiple of Hkv: query head i reads key head ``i // (Hq // Hkv)``.
+        h: one of :func:`hinge.activations`: relu, relu2, gelu (erf), gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax.
+        scale: factor of the scores, 1 / sqrt(D) if None.
+        is_causal: row i sees the keys j <= i + Lk - Lq. Right-aligned: the last row sees every key.
+        alpha, gain, bias: a number, or a float32 or float64 tensor with 1 or Hq elements (it may require grad).
+        length_rule: what N_i is: "none" (1), "fixed" (``length_n``), "keys" (Lk), "visible" (the number of keys that row i sees; the
+            result then does not depend on padding).
+        bias_log_n: subtract log N_i from the scores.
+        key_lengths: int64 ``[B]``: batch row b sees only its first ``key_lengths[b]`` keys.
+        q_offsets, k_offsets: int64 ``[sequences + 1]``, for a batch of 1: sequence s owns the rows ``q_offsets[s]:q_offsets[s + 1]``
+            and sees the keys ``k_offsets[s]:k_offsets[s + 1]``.
+        dropout_p: probability that a weight is dropped; the others are divided by ``1 - dropout_p``.
+        seed: which weights are dropped is a function of the seed and their place. Drawn from torch's default generator if None.
+        identity_order: for ``h="identity"``: "quadratic" (q k^T) v, "linear" q (k^T v), or "auto", the cheaper one.
+        return_statistics: also return :class:`AttentionStatistics`.
+
+    Returns:
+        ``[B, Hq, Lq, D]``, or that and the statistics.
+
+    Example::
+
+        >>> q, k, v = (torch.randn(2, 6, 197, 64) for _ in range(3))
+        >>> out = hinge.attention(q, k, v, h="relu")
+        >>> torch.allclose(out, torch.relu(q @ k.mT / 8) / 197 @ v, atol=1e-5)
+        True
+    """
+    if dropout_p > 0 and seed is None:
+        seed = torch.randint(2**63 - 1, (1,), dtype=torch.int64)
+    elif isinstance(seed, int):
+        seed = torch.full((1,), seed, dtype=torch.int64)
+    options = {
+        "h": h,
+        "scale": scale,
+        "gain": _per_head(gain, 1.0),
+        "bias": _per_head(bias, 0.0),
+        "alpha": _per_head(alpha, 1.0),
+        "length_rule": length_rule,
+        "length_n": length_n,
+        "bias_log_n": bias_log_n,
+        "causal": is_causal,
+        "key_lengths": key_lengths,
+        "q_offsets": q_offsets,
+        "k_offsets": k_offsets,
+        "dropout": dropout_p,
+        "seed": seed,
+        "identity_order": identity_order,
+    }
+    if not return_statistics:
+        return torch.ops.hinge.attention(query, key, value, **options)
+    out, *statistics, _lse = torch.ops.hinge.attention_with_statistics(query, key, value, **options)
+    return out, AttentionStatistics(*statistics)
+
+
+def presets() -> list[str]:
+    """The names of the published systems that :func:`preset` knows."""
+    return torch.ops.hinge.presets()
+
+
+def preset(name: str, gamma: float = 1.0) -> dict:
+    """The options of :func:`attention` that make it a published system's: ``hinge.attention(q, k, v, **hinge.preset("sigmoid"))``.
+
+    gamma is the ReLUFormer's, whose gain is sqrt(2) / gamma; the others have none.
+    """
+    h, alpha, gain, bias_log_n, length_rule = torch.ops.hinge.preset(name, gamma)
+    return {"h": h, "alpha": alpha, "gain": gain, "bias_log_n": bias_log_n, "length_rule": length_rule}

@@ -1,0 +1,40 @@
+"""Builds the kernels and the torch op of this repository into hinge/_C.so, against the installed PyTorch.
+
+    pip install --no-build-isolation ./python
+
+The sources are those of the C++ system (../src), so the package is built from a checkout of the whole repository.
+Needs a C++20 compiler and Highway (Debian: g++ libhwy-dev); with ninja the files compile in parallel.
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted(ROOT.glob("src/kernels/*.cc")) + sorted(ROOT.glob("src/ops/*.cc"))
+HEADERS = sorted(ROOT.glob("include/hinge/**/*.h")) + sorted(ROOT.glob("src/kernels/*.h")) + sorted(ROOT.glob("src/ops/*.h"))
+if not SOURCES:
+    raise SystemExit(f"hinge: no sources in {ROOT / 'src'}. Build from a checkout of the whole repository: pip install ./python")
+
+# As the CMake build has it: no -march (Highway chooses at run time), no fused multiply-adds but those that the source asks for.
+# -fopenmp: at::parallel_for is an OpenMP loop in a header.
+FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fopenmp", "-fvisibility=hidden", "-g0"]
+
+os.chdir(Path(__file__).resolve().parent)
+setup(
+    ext_modules=[
+        CppExtension(
+            "hinge._C",
+            sources=[os.path.relpath(source) for source in SOURCES],
+            depends=[os.path.relpath(header) for header in HEADERS],
+            include_dirs=[str(ROOT / "include"), str(ROOT / "src")],
+            extra_compile_args=FLAGS,
+            extra_link_args=["-fopenmp"],
+            libraries=["hwy"],
+        )
+    ],
+    cmdclass={"build_ext": BuildExtension.with_options(no_python_abi_suffix=True)},
+    options={"build": {"build_base": os.path.relpath(ROOT / "build" / "python")}},
+)

@@ -1,0 +1,52 @@
+"""Attention in plain PyTorch, as a user would write it: what the op is compared with."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+ACTIVATIONS = {
+    "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "softplus": lambda x: F.softplus(x, threshold=60),
+    "identity": lambda x: x,
+    "relu6": F.relu6,
+    "sigmoid": F.sigmoid,
+    "silu": F.silu,
+}
+ALL = [*ACTIVATIONS, "softmax"]
+
+
+def visible_keys(Lq, Lk, is_causal=False, key_lengths=None):
+    """[B or 1, 1, Lq, Lk], bool."""
+    visible = torch.ones(1, 1, Lq, Lk, dtype=torch.bool)
+    if is_causal:
+        visible = visible.tril(Lk - Lq)
+    if key_lengths is not None:
+        visible = visible & (torch.arange(Lk) < key_lengths[:, None, None, None])
+    return visible
+
+
+def weights(q, k, *, h="relu", scale=None, is_causal=False, alpha=1.0, gain=1.0, bias=0.0, length_rule="keys", length_n=1.0,
+            bias_log_n=False, key_lengths=None):  # fmt: skip
+    """[B, Hq, Lq, Lk], before dropout."""
+    Lq, Lk = q.shape[2], k.shape[2]
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    x = q @ k.mT * (1 / math.sqrt(q.shape[3]) if scale is None else scale)
+    visible = visible_keys(Lq, Lk, is_causal, key_lengths)
+    if h == "softmax":
+        return x.masked_fill(~visible, -math.inf).softmax(-1).masked_fill(~visible, 0)
+
+    def per_head(value):
+        return value.reshape(-1, 1, 1).to(q.dtype) if isinstance(value, torch.Tensor) else value
+
+    seen = visible.sum(-1, keepdim=True).clamp_min(1).to(q.dtype)
+    n = {"none": torch.ones_like(seen), "fixed": seen * 0 + length_n, "keys": seen * 0 + Lk, "visible": seen}[length_rule]
+    x = x + per_head(bias) - (n.log() if bias_log_n else 0)
+    return (per_head(gain) * n ** -per_head(alpha) * ACTIVATIONS[h](x)).masked_fill(~visible, 0)
+
+
+def attention(q, k, v, **options):
+    return weights(q, k, **options) @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)

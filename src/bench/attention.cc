@@ -1,0 +1,257 @@
+// The rounds, and what is told of them.
+#include "bench/attention.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <tuple>
+
+#include "bench/attention_problem.h"
+#include "bench/gemm.h"
+#include "bench/machine.h"
+#include "bench/timing.h"
+#include "hinge/kernels/cpu.h"
+#include "hinge/openmp_parallel.h"
+
+namespace hinge::bench {
+namespace {
+
+// Problems are shared by the cases that differ in h, pass, visibility or dropout only.
+class Problems {
+ public:
+  Problems(const AttentionPlan& plan, kernels::Parallel& parallel) {
+    for (const Shape& shape : plan.shapes)
+      for (const auto& zeros : plan.zeros)
+        if (!problems_.count(key(shape, zeros)))
+          problems_[key(shape, zeros)] = std::make_unique<AttentionProblem>(shape, plan.D, zeros, parallel);
+  }
+  AttentionProblem& of(const AttentionCase& which) { return *problems_.at(key(which.shape, which.zeros)); }
+
+ private:
+  using Key = std::tuple<int64_t, int64_t, int64_t, double, double>;
+  static Key key(const Shape& shape, const std::optional<ZeroShares>& zeros) {
+    return {shape.B, shape.H, shape.L, zeros ? zeros->weights : -1, zeros ? zeros->groups : -1};
+  }
+  std::map<Key, std::unique_ptr<AttentionProblem>> problems_;
+};
+
+void require_memory(const AttentionPlan& plan) {
+  double needed = 0;
+  for (const Shape& shape : plan.shapes)
+    needed += static_cast<double>(plan.zeros.size()) * static_cast<double>(shape.B) * static_cast<double>(shape.H) *
+              static_cast<double>(shape.L) * static_cast<double>(9 * plan.D + 1) * sizeof(float);
+  const double available = static_cast<double>(probe_memory().available_bytes), gib = 1024.0 * 1024.0 * 1024.0;
+  if (needed > 0.8 * available)
+    throw std::invalid_argument(fmt::format("these shapes need {:.1f} GiB of memory and {:.1f} are available: choose fewer or smaller ones",
+                                            needed / gib, available / gib));
+}
+
+// How many calls make a sample of the wanted length.
+int calls_per_sample(double seconds_per_call, double seconds_per_sample) {
+  return static_cast<int>(std::clamp(std::ceil(seconds_per_sample / std::max(seconds_per_call, 1e-9)), 1.0, 1e5));
+}
+
+AttentionRow summarise(const AttentionCase& which, const std::vector<double>& seconds, int64_t D, double peak) {
+  AttentionRow row;
+  row.what = which;
+  row.median_ms = 1e3 * median(seconds);
+  row.lower_quartile_ms = 1e3 * quantile(seconds, 0.25);
+  row.upper_quartile_ms = 1e3 * quantile(seconds, 0.75);
+  row.fastest_ms = 1e3 * quantile(seconds, 0);
+  row.slowest_ms = 1e3 * quantile(seconds, 1);
+  row.gflops = flops(which, D) / row.median_ms * 1e-6;
+  row.percent_of_peak = 100 * row.gflops / peak;
+  return row;
+}
+
+}  // namespace
+
+std::string AttentionCase::h_name() const { return std::string(kernels::activation_name(h)) + (linear_order ? " (linear)" : ""); }
+
+std::string AttentionCase::name() const {
+  std::string text = h_name() + " " + pass_name(pass);
+  if (zeros) text += fmt::format(", zeros {:g}:{:g}", zeros->weights, zeros->groups);
+  if (causal) text += ", causal";
+  if (dropout > 0) text += fmt::format(", dropout {:g}", dropout);
+  return text;
+}
+
+std::string pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
+std::string shape_name(const Shape& shape) { return fmt::format("{}x{}x{}", shape.B, shape.H, shape.L); }
+
+double flops(const AttentionCase& which, int64_t D) {
+  const double L = static_cast<double>(which.shape.L);
+  return (which.pass == Pass::forward ? 4.0 : 10.0) * static_cast<double>(which.shape.B * which.shape.H) * L * L * static_cast<double>(D);
+}
+
+std::vector<AttentionCase> cases(const AttentionPlan& plan) {
+  std::vector<AttentionCase> all;
+  for (const Shape& shape : plan.shapes)
+    for (const kernels::Activation h : plan.h)
+      for (const bool linear : {false, true}) {
+        if (linear && h != kernels::Activation::identity) continue;
+        for (const auto& zeros : plan.zeros)
+          for (const bool causal : plan.causal)
+            for (const double dropout : plan.dropout) {
+              if (linear && dropout > 0) continue;  // dropout takes each weight by itself: there is no linear order
+              for (const Pass pass : plan.passes) all.push_back({h, linear, pass, shape, zeros, causal, dropout});
+            }
+      }
+  return all;
+}
+
+AttentionReport run(const AttentionPlan& plan, const std::function<void(const std::string&)>& progress) {
+  const std::vector<AttentionCase> all = cases(plan);
+  if (all.empty() || plan.rounds < 1) throw std::invalid_argument("nothing to measure: choose at least one h, shape, pass and round");
+  require_memory(plan);
+  omp_set_num_threads(plan.threads);  // for oneDNN
+  OpenMpParallel parallel(plan.threads);
+  Problems problems(plan, parallel);
+
+  AttentionReport report;
+  report.threads = plan.threads;
+  report.simd = kernels::simd_target();
+  const Cpu cpu = probe_cpu();
+  report.cpu = cpu.model;
+  report.cores = cpu.cores;
+  report.load = cpu.load;
+  report.D = plan.D;
+
+  for (size_t i = 0; i < all.size(); ++i) {
+    progress(fmt::format("checking {} of {} against the reference: {} at {}", i + 1, all.size(), all[i].name(), shape_name(all[i].shape)));
+    const double error = problems.of(all[i]).check(all[i]);
+    report.largest_error = std::max(report.largest_error, error);
+    if (!(error <= 1))
+      throw WrongResult(fmt::format(
+          "{} at {} is wrong: its error against the float64 reference is {:.3g} times what rounding allows; nothing was measured",
+          all[i].name(), shape_name(all[i].shape), error));
+  }
+
+  // Warm up, and find how often a short call must be repeated.
+  std::vector<int> calls;
+  std::vector<AttentionRow> rows(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    progress(fmt::format("warming up {} of {}", i + 1, all.size()));
+    AttentionProblem& problem = problems.of(all[i]);
+    rows[i].skipped_share = problem.skipped_share(all[i]);
+    calls.push_back(calls_per_sample(seconds_per_call(1, [&] { problem.run(all[i]); }), plan.seconds_per_sample));
+  }
+  OneDnnSgemm sgemm;
+
+  std::vector<std::vector<double>> seconds(all.size());
+  std::vector<double> peaks, sgemm_rates;
+  for (int round = 0; round < plan.rounds; ++round) {
+    progress(fmt::format("measuring, round {} of {}", round + 1, plan.rounds));
+    for (size_t i = 0; i < all.size(); ++i) {
+      // Beside every case, so that the yardsticks see the same moments as the cases.
+      peaks.push_back(kernels::measure_fma_peak(parallel, 3));
+      sgemm_rates.push_back(sgemm.run());
+      AttentionProblem& problem = problems.of(all[i]);
+      problem.prepare(all[i]);
+      if (calls[i] > 1) problem.run(all[i]);  // a short call starts with its data in the cache, as the repeated ones do
+      seconds[i].push_back(seconds_per_call(calls[i], [&] { problem.run(all[i]); }));
+    }
+  }
+
+  report.fma_peak_gflops = median(peaks);
+  report.sgemm_gflops = median(sgemm_rates);
+  for (size_t i = 0; i < all.size(); ++i) {
+    AttentionRow row = summarise(all[i], seconds[i], plan.D, report.fma_peak_gflops);
+    row.skipped_share = rows[i].skipped_share;
+    row.zeros = problems.of(all[i]).zero_shares(all[i]);
+    report.rows.push_back(row);
+  }
+  return report;
+}
+
+nlohmann::ordered_json to_json(const AttentionReport& report) {
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  for (const AttentionRow& row : report.rows) {
+    const AttentionCase& what = row.what;
+    results.push_back({{"h", what.h_name()},
+                       {"pass", pass_name(what.pass)},
+                       {"B", what.shape.B},
+                       {"H", what.shape.H},
+                       {"L", what.shape.L},
+                       {"D", report.D},
+                       {"threads", report.threads},
+                       {"causal", what.causal},
+                       {"dropout", what.dropout},
+                       {"zeros", row.zeros.weights},
+                       {"zero_groups", row.zeros.groups},
+                       {"skipped_share", row.skipped_share},
+                       {"median_ms", row.median_ms},
+                       {"lower_quartile_ms", row.lower_quartile_ms},
+                       {"upper_quartile_ms", row.upper_quartile_ms},
+                       {"fastest_ms", row.fastest_ms},
+                       {"slowest_ms", row.slowest_ms},
+                       {"gflops", row.gflops},
+                       {"percent_of_peak", row.percent_of_peak}});
+  }
+  return {{"machine",
+           {{"fma_peak_gflops", report.fma_peak_gflops},
+            {"sgemm_gflops", report.sgemm_gflops},
+            {"threads", report.threads},
+            {"simd", report.simd},
+            {"cpu", report.cpu},
+            {"load", report.load}}},
+          {"results", results}};
+}
+
+std::string table(const AttentionReport& report) {
+  size_t widest = 4;
+  for (const AttentionRow& row : report.rows) widest = std::max(widest, row.what.name().size());
+  std::string text = fmt::format("{}, {}, {} thread{}, float32, D {}: FMA peak {:.0f} GFLOP/s, oneDNN sgemm {:.0f} ({:.0f}% of it)\n",
+                                 report.cpu, report.simd, report.threads, report.threads == 1 ? "" : "s", report.D, report.fma_peak_gflops,
+                                 report.sgemm_gflops, 100 * report.sgemm_gflops / report.fma_peak_gflops);
+  text +=
+      fmt::format("Checked against the float64 reference: largest error {:.0f}% of what rounding allows.\n", 100 * report.largest_error);
+  if (report.load > 0.5 * report.cores)
+    text += fmt::format("Other programs kept the processor busy (load {:.1f} on {} cores): these numbers are low and unsteady.\n",
+                        report.load, report.cores);
+  const Shape* shape = nullptr;
+  for (const AttentionRow& row : report.rows) {
+    if (!shape || !(*shape == row.what.shape)) {
+      shape = &row.what.shape;
+      text += fmt::format("\nB*H {}, L {}  ({})\n", shape->B * shape->H, shape->L, shape_name(*shape));
+      text += fmt::format("  {:{}}  {:>10}  {:>17}  {:>8}  {:>9}  {:>6}  {:>11}  {:>7}\n", "case", widest, "median ms", "quartiles ms",
+                          "GFLOP/s", "% of peak", "zeros", "zero groups", "skipped");
+    }
+    const auto share = [](double x) { return x > 0 ? fmt::format("{:.1f}%", 100 * x) : std::string("-"); };
+    text += fmt::format("  {:{}}  {:>10.3f}  {:>17}  {:>8.1f}  {:>9.1f}  {:>6}  {:>11}  {:>7}\n", row.what.name(), widest, row.median_ms,
+                        fmt::format("{:.3f}-{:.3f}", row.lower_quartile_ms, row.upper_quartile_ms), row.gflops, row.percent_of_peak,
+                        share(row.zeros.weights), share(row.zeros.groups), share(row.skipped_share));
+  }
+  return text;
+}
+
+experiment::BarChart chart(const AttentionReport& report) {
+  experiment::BarChart chart;
+  chart.title = "Attention: share of the FMA peak";
+  chart.subtitle = fmt::format("{}, {}, {} thread{}, float32, D {}; FMA peak {:.0f} GFLOP/s", report.cpu, report.simd, report.threads,
+                               report.threads == 1 ? "" : "s", report.D, report.fma_peak_gflops);
+  chart.x_label = "batch x heads x length";
+  chart.y_label = "% of the FMA peak";
+  const double sgemm = 100 * report.sgemm_gflops / report.fma_peak_gflops;
+  chart.references.push_back({fmt::format("oneDNN sgemm {:.0f}%", sgemm), sgemm});
+
+  std::map<std::string, size_t> series_of, colour_of;
+  for (const AttentionRow& row : report.rows) {
+    const std::string group = shape_name(row.what.shape), label = row.what.name();
+    if (chart.groups.empty() || chart.groups.back() != group) chart.groups.push_back(group);
+    AttentionCase both_passes = row.what;
+    both_passes.pass = Pass::forward;
+    const size_t colour = colour_of.try_emplace(both_passes.name(), colour_of.size()).first->second;
+    if (series_of.try_emplace(label, chart.series.size()).second)
+      chart.series.push_back({label, {}, colour, row.what.pass == Pass::backward});
+    chart.series[series_of[label]].values.push_back(row.percent_of_peak);
+  }
+  return chart;
+}
+
+}  // namespace hinge::bench

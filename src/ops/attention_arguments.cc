@@ -1,0 +1,167 @@
+// The checks of the attention op: what it accepts, and the error for everything else.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/attention_impl.h"
+
+#define HINGE_CHECK(condition, ...) TORCH_CHECK(condition, "hinge::attention: ", __VA_ARGS__)
+
+namespace hinge {
+namespace {
+
+using kernels::Activation;
+using kernels::IdentityOrder;
+using kernels::LengthRule;
+
+void check_tensor(const char* name, const at::Tensor& tensor, const at::Tensor& query) {
+  HINGE_CHECK(tensor.dim() == 4, name, " must have four dimensions [batch, heads, length, width], got the shape ", tensor.sizes());
+  HINGE_CHECK(tensor.layout() == at::kStrided, name, " must be a dense tensor, got the layout ", tensor.layout());
+  HINGE_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, name, " has dtype ", tensor.scalar_type(),
+              "; float32 and float64 are supported, cast it to one of them");
+  HINGE_CHECK(tensor.scalar_type() == query.scalar_type(), "query, key and value must have one dtype, got ", query.scalar_type(),
+              " for query and ", tensor.scalar_type(), " for ", name);
+  HINGE_CHECK(tensor.device() == query.device(), "query, key and value must be on one device, got ", query.device(), " for query and ",
+              tensor.device(), " for ", name);
+}
+
+at::Tensor per_head(const char* name, const PerHead& option, int64_t heads) {
+  const at::Tensor& values = option.values;
+  if (!values.defined()) return {};
+  HINGE_CHECK(values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble, name, " has dtype ", values.scalar_type(),
+              "; float32 and float64 are supported");
+  HINGE_CHECK(values.numel() == 1 || values.numel() == heads, name, " must have 1 element or one for each of the ", heads,
+              " query heads, got the shape ", values.sizes());
+  return values.detach().to(at::kCPU, at::kDouble).reshape({-1}).expand({heads}).contiguous();
+}
+
+at::Tensor integers(const char* name, const at::Tensor& values) {
+  if (!values.defined()) return {};
+  HINGE_CHECK(values.scalar_type() == at::kLong || values.scalar_type() == at::kInt, name, " has dtype ", values.scalar_type(),
+              "; int64 and int32 are supported");
+  HINGE_CHECK(values.dim() == 1, name, " must have one dimension, got the shape ", values.sizes());
+  return values.to(at::kCPU, at::kLong).contiguous();
+}
+
+template <typename T> const T* data_or_null(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<T>() : nullptr; }
+
+void check_offsets(const char* name, const at::Tensor& offsets, const char* what, int64_t length) {
+  const int64_t* begin = offsets.data_ptr<int64_t>();
+  const int64_t* end = begin + offsets.numel();
+  HINGE_CHECK(offsets.numel() >= 1 && *begin == 0, name, " must start with 0, got ",
+              offsets.numel() ? std::to_string(*begin) : "no elements");
+  const int64_t* fall = std::adjacent_find(begin, end, std::greater<>());
+  HINGE_CHECK(fall == end, name, " must not decrease, but ", *fall, " is followed by ", *(fall + 1));
+  HINGE_CHECK(*(end - 1) == length, name, " must end with the length of ", what, ", ", length, ", got ", *(end - 1));
+}
+
+void check_visibility(const AttentionProblem& problem) {
+  const kernels::AttentionShape& shape = problem.shape;
+  const bool jagged = problem.q_offsets.defined() || problem.k_offsets.defined();
+  if (problem.key_lengths.defined()) {
+    HINGE_CHECK(!jagged, "key_lengths and offsets exclude each other; give the lengths of jagged sequences by the offsets alone");
+    HINGE_CHECK(problem.key_lengths.numel() == shape.B, "key_lengths must have one element for each of the ", shape.B, " batch rows, got ",
+                problem.key_lengths.numel());
+    const int64_t* end = shape.key_lengths + shape.B;
+    const int64_t* wrong = std::find_if(shape.key_lengths, end, [&](int64_t n) { return n < 0 || n > shape.Lk; });
+    HINGE_CHECK(wrong == end, "key_lengths must be between 0 and the number of keys, ", shape.Lk, ", got ", *wrong, " for batch row ",
+                wrong - shape.key_lengths);
+  }
+  if (jagged) {
+    HINGE_CHECK(problem.q_offsets.defined() && problem.k_offsets.defined(), "q_offsets and k_offsets go together, got only ",
+                problem.q_offsets.defined() ? "q_offsets" : "k_offsets");
+    HINGE_CHECK(shape.B == 1, "with offsets the batch must be 1 (the sequences follow one another in L), got ", shape.B);
+    HINGE_CHECK(problem.q_offsets.numel() == problem.k_offsets.numel(), "q_offsets and k_offsets must be equally long, got ",
+                problem.q_offsets.numel(), " and ", problem.k_offsets.numel());
+    check_offsets("q_offsets", problem.q_offsets, "query", shape.Lq);
+    check_offsets("k_offsets", problem.k_offsets, "key", shape.Lk);
+  }
+}
+
+void check_rule(const kernels::AttentionRule& rule, int64_t heads) {
+  HINGE_CHECK(std::isfinite(rule.scale), "scale must be finite, got ", rule.scale);
+  HINGE_CHECK(std::isfinite(rule.length_n) && rule.length_n > 0, "length_n must be positive and finite, got ", rule.length_n);
+  if (rule.alpha) {
+    const double* end = rule.alpha + heads;
+    const double* wrong = std::find_if_not(rule.alpha, end, [](double a) { return std::isfinite(a); });
+    HINGE_CHECK(wrong == end, "alpha must be finite, got ", *wrong, " for head ", wrong - rule.alpha);
+  }
+  if (rule.h == Activation::softmax) {
+    const char* option = rule.gain ? "gain" : rule.bias ? "bias" : rule.alpha ? "alpha" : rule.bias_log_n ? "bias_log_n" : nullptr;
+    HINGE_CHECK(!option, "softmax takes no ", option, "; leave it out or choose a point-wise h");
+    HINGE_CHECK(rule.length_rule == LengthRule::keys,
+                "softmax takes no length rule; leave length_rule at its default or choose a point-wise h");
+  }
+  HINGE_CHECK(rule.h == Activation::identity || rule.identity_order == IdentityOrder::automatic,
+              "identity_order is for h = \"identity\" only, got h = \"", kernels::activation_name(rule.h).data(), "\"");
+}
+
+}  // namespace
+
+AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options) {
+  check_tensor("query", q, q);
+  check_tensor("key", k, q);
+  check_tensor("value", v, q);
+  HINGE_CHECK(k.sizes() == v.sizes(), "key and value must have one shape, got ", k.sizes(), " and ", v.sizes());
+  HINGE_CHECK(q.size(0) == k.size(0), "query and key must have one batch size, got ", q.size(0), " and ", k.size(0));
+  HINGE_CHECK(q.size(3) == k.size(3), "query and key must have one head width, got ", q.size(3), " and ", k.size(3));
+  HINGE_CHECK(q.size(3) > 0, "the head width must be at least 1, got the query shape ", q.sizes());
+  HINGE_CHECK(k.size(1) > 0 && q.size(1) > 0 && q.size(1) % k.size(1) == 0,
+              "the number of query heads must be a multiple of the number of key and value heads, got ", q.size(1), " and ", k.size(1));
+
+  AttentionProblem problem;
+  kernels::AttentionShape& shape = problem.shape;
+  shape = {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
+  shape.causal = options.causal;
+  problem.key_lengths = integers("key_lengths", options.key_lengths);
+  problem.q_offsets = integers("q_offsets", options.q_offsets);
+  problem.k_offsets = integers("k_offsets", options.k_offsets);
+  shape.key_lengths = data_or_null<int64_t>(problem.key_lengths);
+  shape.q_offsets = data_or_null<int64_t>(problem.q_offsets);
+  shape.k_offsets = data_or_null<int64_t>(problem.k_offsets);
+  shape.sequences = shape.q_offsets ? problem.q_offsets.numel() - 1 : 0;
+  check_visibility(problem);
+
+  kernels::AttentionRule& rule = problem.rule;
+  rule.h = options.h;
+  rule.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(shape.D)));
+  rule.length_rule = options.length_rule;
+  rule.length_n = options.length_n;
+  rule.bias_log_n = options.bias_log_n;
+  rule.identity_order = options.identity_order;
+  problem.gain = per_head("gain", options.gain, shape.Hq);
+  problem.bias = per_head("bias", options.bias, shape.Hq);
+  problem.alpha = per_head("alpha", options.alpha, shape.Hq);
+  rule.gain = data_or_null<double>(problem.gain);
+  rule.bias = data_or_null<double>(problem.bias);
+  rule.alpha = data_or_null<double>(problem.alpha);
+  check_rule(rule, shape.Hq);
+
+  HINGE_CHECK(options.dropout >= 0 && options.dropout < 1, "dropout must be in [0, 1), got ", options.dropout);
+  if (options.dropout > 0) {
+    HINGE_CHECK(options.seed.defined(), "dropout needs a seed, an int64 tensor with one element");
+    HINGE_CHECK(options.seed.scalar_type() == at::kLong && options.seed.numel() == 1, "seed must be an int64 tensor with one element, got ",
+                options.seed.scalar_type(), " with the shape ", options.seed.sizes());
+    rule.dropout = options.dropout;
+    rule.seed = static_cast<uint64_t>(options.seed.item<int64_t>());
+  }
+  return problem;
+}
+
+at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::Tensor& q) {
+  if (!per_head.defined()) return at::empty({0}, q.options());
+  return (option.numel() == 1 ? per_head.sum() : per_head).to(option.options()).reshape(option.sizes());
+}
+
+at::Tensor empty_in_order_of(const at::Tensor& model) {
+  const int64_t B = model.size(0), H = model.size(1), L = model.size(2), D = model.size(3);
+  if (model.stride(2) > model.stride(1)) return at::empty_strided({B, H, L, D}, {L * H * D, D, H * D, 1}, model.options());
+  return at::empty({B, H, L, D}, model.options());
+}
+
+at::Tensor with_adjacent_width(const at::Tensor& tensor) {
+  return tensor.size(3) == 1 || tensor.stride(3) == 1 ? tensor : tensor.contiguous();
+}
+
+}  // namespace hinge

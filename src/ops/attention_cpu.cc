@@ -1,0 +1,136 @@
+// The attention op on CPU tensors: memory for the results, then the fused kernels.
+#include <ATen/ATen.h>
+
+#include <type_traits>
+
+#include "ops/attention_impl.h"
+#include "ops/parallel.h"
+
+namespace hinge {
+namespace {
+
+template <typename T> kernels::View<T> view(const at::Tensor& tensor) {
+  return {tensor.data_ptr<std::remove_const_t<T>>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+// A tensor that is empty or undefined stands for an array that is not there.
+template <typename T> T* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.numel() ? tensor.data_ptr<T>() : nullptr;
+}
+
+static_assert(sizeof(kernels::SkipCount) == 2 * sizeof(int64_t) && std::is_standard_layout_v<kernels::SkipCount>,
+              "an int64 tensor [..., 2] holds SkipCounts");
+
+template <typename T>
+AttentionOutputs forward(const AttentionProblem& problem, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         bool statistics) {
+  const kernels::AttentionShape& shape = problem.shape;
+  const at::Tensor q = with_adjacent_width(query), k = with_adjacent_width(key), v = with_adjacent_width(value);
+  const auto per_row = [&](bool asked) {
+    return asked ? at::empty({shape.B, shape.Hq, shape.Lq}, q.options()) : at::empty({0}, q.options());
+  };
+  const at::Tensor out = empty_in_order_of(query), weight_sum = per_row(statistics), weight_log = per_row(statistics),
+                   zero_share = per_row(statistics), lse = per_row(problem.rule.h == kernels::Activation::softmax);
+  const at::Tensor skipped = statistics ? at::zeros({shape.B, shape.Hq, 2}, at::kLong) : at::Tensor();
+
+  kernels::AttentionForward<T> io;
+  io.q = view<const T>(q);
+  io.k = view<const T>(k);
+  io.v = view<const T>(v);
+  io.out = view<T>(out);
+  io.weight_sum = data_or_null<T>(weight_sum);
+  io.weight_log = data_or_null<T>(weight_log);
+  io.zero_share = data_or_null<T>(zero_share);
+  io.lse = data_or_null<T>(lse);
+  io.skipped = reinterpret_cast<kernels::SkipCount*>(data_or_null<int64_t>(skipped));
+  AtenParallel parallel;
+  kernels::attention_forward(shape, problem.rule, io, parallel);
+
+  const at::Tensor skipped_share = statistics
+                                       ? (skipped.select(2, 1).to(at::kDouble) / skipped.select(2, 0).clamp_min(1)).to(q.scalar_type())
+                                       : at::empty({0}, q.options());
+  return {out, weight_sum, weight_log, zero_share, skipped_share, lse};
+}
+
+template <typename T>
+AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
+  const kernels::AttentionShape& shape = problem.shape;
+  const at::Tensor q = with_adjacent_width(query), k = with_adjacent_width(key), v = with_adjacent_width(value);
+  const at::Tensor dq = empty_in_order_of(query), dk = empty_in_order_of(key), dv = empty_in_order_of(value);
+  const auto per_head = [&](const at::Tensor& option, bool wanted) {
+    return option.defined() && wanted ? at::empty({shape.Hq}, at::kDouble) : at::Tensor();
+  };
+  const at::Tensor dgain = per_head(problem.gain, inputs.wanted[0]), dbias = per_head(problem.bias, inputs.wanted[1]),
+                   dalpha = per_head(problem.alpha, inputs.wanted[2]);
+
+  const at::Tensor grad_out =
+      inputs.grad_out.defined() ? with_adjacent_width(inputs.grad_out) : at::zeros({shape.D}, q.options()).expand_as(q);
+  const auto per_row = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : at::Tensor(); };
+  const at::Tensor grad_weight_sum = per_row(inputs.grad_weight_sum), grad_weight_log = per_row(inputs.grad_weight_log);
+
+  kernels::AttentionBackward<T> io;
+  io.q = view<const T>(q);
+  io.k = view<const T>(k);
+  io.v = view<const T>(v);
+  io.grad_out = view<const T>(grad_out);
+  io.grad_weight_sum = data_or_null<T>(grad_weight_sum);
+  io.grad_weight_log = data_or_null<T>(grad_weight_log);
+  at::Tensor out, lse, weight_log;
+  if (problem.rule.h == kernels::Activation::softmax) {
+    TORCH_CHECK(inputs.out.defined() && inputs.lse.defined() && (inputs.weight_log.defined() || !grad_weight_log.defined()),
+                "hinge::attention_backward: softmax needs out and lse of the forward pass, and weight_log with grad_weight_log");
+    out = with_adjacent_width(inputs.out);
+    lse = inputs.lse.contiguous();
+    weight_log = per_row(inputs.weight_log);
+    io.out = view<const T>(out);
+    io.lse = data_or_null<T>(lse);
+    io.weight_log = data_or_null<T>(weight_log);
+  }
+  io.dq = view<T>(dq);
+  io.dk = view<T>(dk);
+  io.dv = view<T>(dv);
+  io.dgain = data_or_null<double>(dgain);
+  io.dbias = data_or_null<double>(dbias);
+  io.dalpha = data_or_null<double>(dalpha);
+  AtenParallel parallel;
+  kernels::attention_backward(shape, problem.rule, io, parallel);
+
+  return {dq,
+          dk,
+          dv,
+          per_head_gradient(dgain, options.gain.values, q),
+          per_head_gradient(dbias, options.bias.values, q),
+          per_head_gradient(dalpha, options.alpha.values, q)};
+}
+
+void check_backward_input(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& q) {
+  TORCH_CHECK(!tensor.defined() || (tensor.sizes() == sizes && tensor.scalar_type() == q.scalar_type()),
+              "hinge::attention_backward: ", name, " must have the shape ", sizes, " and the query's dtype ", q.scalar_type(), ", got ",
+              tensor.sizes(), " and ", tensor.scalar_type());
+}
+
+}  // namespace
+
+AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
+                                       bool statistics) {
+  const AttentionProblem problem = check_attention(q, k, v, options);
+  const auto run = q.scalar_type() == at::kFloat ? forward<float> : forward<double>;
+  return run(problem, q, k, v, statistics);
+}
+
+AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                          const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
+  const AttentionProblem problem = check_attention(q, k, v, options);
+  const at::IntArrayRef per_row = q.sizes().slice(0, 3);
+  check_backward_input("grad_out", inputs.grad_out, q.sizes(), q);
+  check_backward_input("grad_weight_sum", inputs.grad_weight_sum, per_row, q);
+  check_backward_input("grad_weight_log", inputs.grad_weight_log, per_row, q);
+  check_backward_input("out", inputs.out, q.sizes(), q);
+  check_backward_input("lse", inputs.lse, per_row, q);
+  check_backward_input("weight_log", inputs.weight_log, per_row, q);
+  const auto run = q.scalar_type() == at::kFloat ? backward<float> : backward<double>;
+  return run(problem, q, k, v, inputs, options);
+}
+
+}  // namespace hinge

@@ -1,0 +1,62 @@
+// What the parts of the attention op share: its checked arguments, and its two implementations (fused on CPU, ATen calls elsewhere).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <tuple>
+
+#include "hinge/kernels/attention.h"
+#include "hinge/ops/attention.h"
+
+namespace hinge {
+
+// The arguments in the kernels' terms, checked.
+struct AttentionProblem {
+  kernels::AttentionShape shape;
+  kernels::AttentionRule rule;
+
+  // What the pointers in shape and rule point to, on the CPU: int64; float64 with Hq elements. Undefined where not given.
+  at::Tensor key_lengths, q_offsets, k_offsets;
+  at::Tensor gain, bias, alpha;
+};
+
+// Throws one clear error if the arguments are not a problem that attention can solve.
+AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
+
+// out, weight_sum, weight_log, zero_share [B, Hq, Lq], skipped_share [B, Hq], lse [B, Hq, Lq]. Empty where not computed: the
+// statistics unless asked for, lse unless h is softmax.
+using AttentionOutputs = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// dq, dk, dv, and the gradients of gain, bias and alpha; these are empty unless the option is given and its gradient wanted.
+using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// What comes into backward besides q, k, v. Undefined: zero, or not saved. out, lse and weight_log: for softmax, as forward gave them
+// (weight_log only if it has a gradient).
+struct AttentionBackwardInputs {
+  at::Tensor grad_out, grad_weight_sum, grad_weight_log;
+  at::Tensor out, lse, weight_log;
+  std::array<bool, 3> wanted = {true, true, true};  // of the gradients of gain, bias and alpha
+};
+
+AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
+                                       bool statistics);
+AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                          const AttentionBackwardInputs& inputs, const AttentionOptions& options);
+
+AttentionOutputs attention_forward_composite(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
+                                             bool statistics);
+AttentionGradients attention_backward_composite(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                const AttentionBackwardInputs& inputs, const AttentionOptions& options);
+
+// The gradient of a per-head option from one value per head: its sum if the option has one element, in the option's shape, dtype and
+// device. Empty if `per_head` is undefined.
+at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::Tensor& q);
+
+// Uninitialised, [B, H, L, D] like `model`, with memory in the order [B, L, H, D] if that is the order of model's.
+at::Tensor empty_in_order_of(const at::Tensor& model);
+
+// As it is if neighbouring elements in D are adjacent, else a contiguous copy.
+at::Tensor with_adjacent_width(const at::Tensor& tensor);
+
+}  // namespace hinge

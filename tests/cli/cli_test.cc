@@ -1,0 +1,193 @@
+// Runs the hinge program as a user does. HINGE_COMMAND is its path.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+
+namespace {
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "hinge-cli-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+
+  static std::string read(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  Result hinge(const std::string& arguments) const {
+    const std::string command = std::string(HINGE_COMMAND) + " " + arguments + " >" + file("out") + " 2>" + file("err");
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(file("out")), read(file("err"))};
+  }
+
+  // Wrong usage: exit code 2, nothing on standard output, one line that holds all the parts.
+  void expect_usage_error(const std::string& arguments, std::initializer_list<const char*> parts) const {
+    const Result result = hinge(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    for (const char* part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Cli, Version) {
+  const Result result = hinge("--version");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_TRUE(std::regex_match(result.out, std::regex("hinge [0-9]+\\.[0-9]+\\.[0-9]+\n"))) << result.out;
+}
+
+TEST_F(Cli, Help) {
+  const Result result = hinge("--help");
+  EXPECT_EQ(result.code, 0);
+  for (const char* part : {"doctor", "bench", "--version"}) EXPECT_NE(result.out.find(part), std::string::npos) << part;
+  const Result attention = hinge("bench attention --help");
+  EXPECT_EQ(attention.code, 0);
+  for (const char* part : {"What to measure", "How to measure", "Output", "--h ", "--shapes", "--threads", "--zeros", "--json", "--plot"})
+    EXPECT_NE(attention.out.find(part), std::string::npos) << part;
+  EXPECT_EQ(hinge("").code, 2);
+}
+
+TEST_F(Cli, UnknownNamesTheNearest) {
+  expect_usage_error("dokter", {"'dokter'", "Did you mean 'doctor'?"});
+  expect_usage_error("bench atention", {"'atention'", "Did you mean 'attention'?"});
+  expect_usage_error("bench attention --shaeps 1x1x8", {"'--shaeps'", "Did you mean '--shapes'?"});
+  expect_usage_error("bench attention --thread=1", {"'--thread'", "Did you mean '--threads'?"});
+  expect_usage_error("doctor --jsn", {"'--jsn'", "Did you mean '--json'?"});
+  expect_usage_error("bench attention --h rleu", {"'rleu'", "Did you mean 'relu'?", "softmax"});
+  expect_usage_error("bench attention --pass bakward", {"'bakward'", "Did you mean 'backward'?"});
+  expect_usage_error("bench", {"'hinge bench' needs a command: attention"});
+}
+
+TEST_F(Cli, BadValuesSayWhatIsAllowed) {
+  for (const char* shape : {"48x50", "0x1x5", "1x1xL", "1x2x3x4"})
+    expect_usage_error(std::string("bench attention --shapes ") + shape, {"--shapes", shape, "for example 8x6x197"});
+  expect_usage_error("bench attention --shapes 1x1x8,1x1x8", {"'1x1x8' twice"});
+  expect_usage_error("bench attention --h relu,,gelu", {"empty item"});
+  expect_usage_error("bench attention --zeros 0.5", {"'0.5'", "0.65:0.40"});
+  expect_usage_error("bench attention --zeros 0.65:0.9", {"0.9", "less than 0.65"});
+  expect_usage_error("bench attention --dropout 1", {"'1'", "probability"});
+  expect_usage_error("bench attention --threads 0", {"'0'", "from 1 to"});
+  expect_usage_error("bench attention --rounds many", {"'many'", "from 1 to"});
+  expect_usage_error("bench attention --causal maybe", {"'maybe'", "on, off"});
+}
+
+TEST_F(Cli, DoctorAsText) {
+  const Result result = hinge("doctor");
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"processor", "memory", "threads", "SIMD", "compiler", "FMA peak", "oneDNN", "BLAS", "LibTorch"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part;
+}
+
+TEST_F(Cli, DoctorAsJson) {
+  const Result result = hinge("doctor --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  EXPECT_GT(json.at("fma_peak_gflops"), 0);
+  EXPECT_GT(json.at("onednn").at("sgemm_gflops"), 0);
+  EXPECT_GT(json.at("blas").at("sgemm_gflops"), 0);
+  EXPECT_GT(json.at("libtorch").at("mm_gflops"), 0);
+  EXPECT_FALSE(json.at("onednn").at("version").get<std::string>().empty());
+  EXPECT_FALSE(json.at("libtorch").at("version").get<std::string>().empty());
+  EXPECT_TRUE(json.at("blas").at("path").get<std::string>().starts_with("/"));
+  EXPECT_FALSE(json.at("compiler").get<std::string>().empty());
+  EXPECT_GE(json.at("threads").at("openmp"), 1);
+  EXPECT_GE(json.at("cpu").at("cores"), 1);
+  EXPECT_GT(json.at("memory").at("available_bytes"), 0);
+  EXPECT_TRUE(json.at("findings").is_array());
+  const std::string in_use = json.at("simd").at("in_use");
+  for (const char* list : {"compiled", "usable"}) {
+    const auto names = json.at("simd").at(list).get<std::vector<std::string>>();
+    EXPECT_NE(std::find(names.begin(), names.end(), in_use), names.end()) << list;
+  }
+}
+
+TEST_F(Cli, DoctorSeesOneThread) {
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  const Result result = hinge("doctor --json");
+  ::unsetenv("OMP_NUM_THREADS");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json.at("threads").at("openmp"), 1);
+  if (json.at("cpu").at("cores") == 1) GTEST_SKIP() << "one core only";
+  EXPECT_NE(json.at("findings").dump().find("OpenMP uses one thread"), std::string::npos);
+}
+
+TEST_F(Cli, BenchAttentionWritesRowsAndPlot) {
+  const Result result =
+      hinge("bench attention --quick --shapes 1x2x20,2x1x13 --h relu,softmax --dim 16 --threads 2 --zeros off,0.65:0.40 --json " +
+            file("rows.json") + " --plot " + file("plot.svg"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("relu backward, zeros 0.65:0.4"), std::string::npos) << result.out;
+  const nlohmann::json json = nlohmann::json::parse(read(file("rows.json")));
+  const nlohmann::json& machine = json.at("machine");
+  EXPECT_GT(machine.at("fma_peak_gflops"), 0);
+  EXPECT_GT(machine.at("sgemm_gflops"), 0);
+  EXPECT_EQ(machine.at("threads"), 2);
+  EXPECT_FALSE(machine.at("simd").get<std::string>().empty());
+  EXPECT_FALSE(machine.at("cpu").get<std::string>().empty());
+  ASSERT_EQ(json.at("results").size(), 2u * 2u * 2u * 2u);
+  for (const nlohmann::json& row : json.at("results")) {
+    EXPECT_TRUE(row.at("h") == "relu" || row.at("h") == "softmax");
+    EXPECT_TRUE(row.at("pass") == "forward" || row.at("pass") == "backward");
+    EXPECT_TRUE((row.at("B") == 1 && row.at("H") == 2 && row.at("L") == 20) || (row.at("B") == 2 && row.at("H") == 1 && row.at("L") == 13));
+    EXPECT_EQ(row.at("D"), 16);
+    EXPECT_EQ(row.at("threads"), 2);
+    EXPECT_GE(row.at("zeros"), 0);
+    EXPECT_GT(row.at("median_ms"), 0);
+    EXPECT_GT(row.at("gflops"), 0);
+    EXPECT_GT(row.at("percent_of_peak"), 0);
+  }
+  const std::string svg = read(file("plot.svg"));
+  EXPECT_TRUE(svg.starts_with("<svg "));
+  EXPECT_NE(svg.find("oneDNN sgemm"), std::string::npos);
+}
+
+TEST_F(Cli, BenchAttentionJsonToStandardOutput) {
+  const Result result = hinge("bench attention --quick --rounds 1 --shapes 1x1x8 --dim 8 --h relu --pass forward --causal --json -");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  ASSERT_EQ(json.at("results").size(), 1u);
+  EXPECT_EQ(json.at("results")[0].at("causal"), true);
+}
+
+TEST_F(Cli, BenchAttentionFailsBeforeTheWorkIfItCannotWrite) {
+  for (const char* option : {"--json", "--plot"}) {
+    const Result result = hinge(std::string("bench attention --quick ") + option + " " + file("missing/result"));
+    EXPECT_EQ(result.code, 1);
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find("missing/result"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("folder that exists"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(Cli, BenchAttentionRefusesWhatDoesNotFit) {
+  const Result result = hinge("bench attention --shapes 1000000x1000x1000");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("GiB"), std::string::npos) << result.err;
+}
+
+}  // namespace

@@ -1,0 +1,194 @@
+// The fast kernels against the reference in a wider type, for every SIMD target, within derived bounds (bounds.h). Every pair of
+// options occurs together in some case.
+#include <gtest/gtest.h>
+
+#include "bounds.h"
+#include "pairwise.h"
+#include "problem.h"
+
+namespace hinge::kernels::testing {
+namespace {
+
+struct Sizes {
+  std::vector<int64_t> L, D;
+};
+
+std::vector<Case> pairwise_cases(const Sizes& sizes) {
+  struct Rule {
+    LengthRule rule;
+    bool bias_log_n;
+  };
+  const std::vector<Rule> rules = {{LengthRule::none, false},
+                                   {LengthRule::fixed, false},
+                                   {LengthRule::keys, false},
+                                   {LengthRule::visible, false},
+                                   {LengthRule::visible, true}};
+  const std::vector<std::pair<int64_t, int64_t>> heads = {{2, 1}, {2, 2}, {1, 3}};  // Hkv, Hq / Hkv
+  const std::vector<int> workers = {1, 2, 5};
+
+  // Factors: h, visibility, rule, heads, Lq, Lk (value 0: the same as Lq), D, layout, workers, parameters, statistics, dropout.
+  const auto rows = pairwise({kActivationNames.size(), kVisibilityNames.size(), rules.size(), heads.size(), sizes.L.size(),
+                              sizes.L.size() + 1, sizes.D.size(), kLayoutNames.size(), workers.size(), 2, 2, 2});
+  std::vector<Case> cases;
+  for (size_t r = 0; r < rows.size(); r += quick() ? 6 : 1) {
+    const auto& row = rows[r];
+    Case c;
+    c.h = static_cast<Activation>(row[0]);
+    c.visibility = static_cast<Visibility>(row[1]);
+    c.length_rule = rules[row[2]].rule, c.bias_log_n = rules[row[2]].bias_log_n;
+    c.Hkv = heads[row[3]].first, c.group = heads[row[3]].second;
+    c.Lq = sizes.L[row[4]], c.Lk = row[5] == 0 ? c.Lq : sizes.L[row[5] - 1];
+    c.D = sizes.D[row[6]];
+    c.layout = static_cast<Layout>(row[7]);
+    c.workers = workers[row[8]];
+    c.head_parameters = row[9] == 1, c.statistics = row[10] == 1;
+    c.dropout = row[11] == 1 ? 0.25 : 0;
+    c.B = c.has_key_lengths() ? 3 : 2;
+    c.seed = r + 1;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+template <typename T, typename Wide> void compare(const Case& c) {
+  const Problem<T> problem = make_problem<T>(c);
+  const Results<Wide> wanted = run_reference(problem.template as<Wide>());
+  const Results<double> bounds = error_bounds(problem);
+  Threads threads(c.workers);
+  for_each_simd_target([&] { expect_within(run_fast(problem, threads), wanted, bounds); });
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& info) { return std::to_string(info.index) + "_" + info.param.name(); }
+
+class Float32 : public ::testing::TestWithParam<Case> {};
+TEST_P(Float32, EqualsReference) { compare<float, double>(GetParam()); }
+INSTANTIATE_TEST_SUITE_P(Attention, Float32,
+                         ::testing::ValuesIn(pairwise_cases({{0, 1, 2, 5, 6, 7, 15, 16, 17, 95, 96, 97, 127, 128, 129, 255, 256, 257, 300},
+                                                             {1, 7, 8, 16, 24, 64, 80, 128}})),
+                         case_name);
+
+class Float64 : public ::testing::TestWithParam<Case> {};
+TEST_P(Float64, EqualsReference) { compare<double, long double>(GetParam()); }
+INSTANTIATE_TEST_SUITE_P(Attention, Float64, ::testing::ValuesIn(pairwise_cases({{1, 2, 7, 16, 33, 97}, {1, 7, 16, 40}})), case_name);
+
+// Every h in every mode of visibility at a size with full and partial tiles, with everything else switched on.
+class EveryPair : public ::testing::TestWithParam<Case> {};
+TEST_P(EveryPair, EqualsReference) { compare<float, double>(GetParam()); }
+std::vector<Case> every_pair() {
+  std::vector<Case> cases;
+  for (size_t h = 0; h < kActivationNames.size(); ++h)
+    for (size_t v = 0; v < kVisibilityNames.size(); ++v) {
+      Case c;
+      c.h = static_cast<Activation>(h), c.visibility = static_cast<Visibility>(v);
+      c.Lq = 61, c.Lk = 103, c.D = 24, c.group = 2, c.B = 3, c.length_rule = LengthRule::visible;
+      c.head_parameters = c.statistics = true;
+      c.workers = 2, c.layout = Layout::padded;
+      if (!quick() || (h + v) % 6 == 0) cases.push_back(c);
+    }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Attention, EveryPair, ::testing::ValuesIn(every_pair()), case_name);
+
+// Larger than any block, one head: long sums over keys and rows.
+TEST(Attention, LongSequenceEqualsReference) {
+  for (Activation h : {Activation::relu, Activation::gelu, Activation::identity, Activation::softmax}) {
+    SCOPED_TRACE(activation_name(h));
+    Case c;
+    c.h = h, c.B = 1, c.Hkv = 1, c.Lq = c.Lk = quick() ? 330 : 1025, c.D = 32, c.visibility = Visibility::causal, c.statistics = true;
+    c.workers = 2;
+    compare<float, double>(c);
+  }
+}
+
+// What a kernel is not asked for, it must not touch or need.
+TEST(Attention, NothingOptionalAskedFor) {
+  for (size_t h = 0; h < kActivationNames.size(); ++h) {
+    SCOPED_TRACE(kActivationNames[h]);
+    Case c;
+    c.h = static_cast<Activation>(h), c.Lq = 19, c.Lk = 37, c.D = 24;
+    const Problem<float> p = make_problem<float>(c);
+    const Results<double> wanted = run_reference(p.as<double>()), bounds = error_bounds(p);
+    for_each_simd_target([&] {
+      Serial serial;
+      const auto out = Array<float>::make_one(Layout::padded, true, c.B, c.Hkv, c.Lq, c.D);
+      std::vector<float> lse(p.row_count());
+      AttentionForward<float> f{p.q.cview(), p.k.cview(), p.v.cview(), out.view};
+      attention_forward(p.shape, p.rule, f, serial);
+      expect_within("out", out.flat(), wanted.out, bounds.out);
+      f.lse = p.softmax() ? lse.data() : nullptr;
+      attention_forward(p.shape, p.rule, f, serial);
+
+      const auto grads = Array<float>::make_qkv(Layout::padded, true, p.shape);
+      AttentionBackward<float> b;
+      b.q = f.q, b.k = f.k, b.v = f.v, b.grad_out = p.grad_out.cview();
+      b.dq = grads[0].view, b.dk = grads[1].view, b.dv = grads[2].view;
+      if (p.softmax()) b.out = out.cview(), b.lse = lse.data();
+      attention_backward(p.shape, p.rule, b, serial);
+      expect_within("dq", grads[0].flat(), wanted.dq, bounds.dq);
+      expect_within("dk", grads[1].flat(), wanted.dk, bounds.dk);
+      expect_within("dv", grads[2].flat(), wanted.dv, bounds.dv);
+    });
+  }
+}
+
+// One statistic at a time, and one gradient of a statistic at a time.
+TEST(Attention, StatisticsOneByOne) {
+  for (size_t h = 0; h < kActivationNames.size(); ++h) {
+    SCOPED_TRACE(kActivationNames[h]);
+    Case c;
+    c.h = static_cast<Activation>(h), c.Lq = 19, c.Lk = 37, c.D = 24, c.statistics = true, c.head_parameters = true;
+    Problem<float> p = make_problem<float>(c);
+    const Results<double> wanted = run_reference(p.as<double>()), bounds = error_bounds(p);
+    for_each_simd_target([&] {
+      Serial serial;
+      for (int which = 0; which < 3; ++which) {
+        const auto out = Array<float>::make_one(Layout::contiguous, true, c.B, c.Hkv, c.Lq, c.D);
+        std::vector<float> values(p.row_count());
+        AttentionForward<float> f{p.q.cview(), p.k.cview(), p.v.cview(), out.view};
+        (which == 0 ? f.weight_sum : which == 1 ? f.weight_log : f.zero_share) = values.data();
+        attention_forward(p.shape, p.rule, f, serial);
+        expect_within("out", out.flat(), wanted.out, bounds.out);
+        expect_within("statistic", values,
+                      which == 0   ? wanted.weight_sum
+                      : which == 1 ? wanted.weight_log
+                                   : wanted.zero_share,
+                      which == 0   ? bounds.weight_sum
+                      : which == 1 ? bounds.weight_log
+                                   : bounds.zero_share);
+      }
+    });
+  }
+  for (bool of_sum : {true, false})
+    for (size_t h = 0; h < kActivationNames.size(); ++h) {
+      SCOPED_TRACE(kActivationNames[h]);
+      Case c;
+      c.h = static_cast<Activation>(h), c.Lq = 19, c.Lk = 37, c.D = 24, c.statistics = true;
+      Problem<float> p = make_problem<float>(c);
+      std::fill_n((of_sum ? p.grad_weight_log : p.grad_weight_sum).begin(), p.row_count(), 0.f);
+      const Results<double> wanted = run_reference(p.as<double>()), bounds = error_bounds(p);
+      for_each_simd_target([&] {
+        Serial serial;
+        const Results<float> forward = run_fast(p);
+        const auto out = Array<float>::make_one(Layout::contiguous, true, c.B, c.Hkv, c.Lq, c.D);
+        size_t at = 0;
+        out.for_each([&](float& element) { element = forward.out[at++]; });
+        const auto grads = Array<float>::make_qkv(Layout::contiguous, true, p.shape);
+        AttentionBackward<float> b;
+        b.q = p.q.cview(), b.k = p.k.cview(), b.v = p.v.cview(), b.grad_out = p.grad_out.cview();
+        b.dq = grads[0].view, b.dk = grads[1].view, b.dv = grads[2].view;
+        if (of_sum) b.grad_weight_sum = p.grad_weight_sum.data();
+        if (!of_sum) b.grad_weight_log = p.grad_weight_log.data();
+        if (p.softmax()) {
+          b.out = out.cview(), b.lse = forward.lse.data();
+          if (!of_sum) b.weight_log = forward.weight_log.data();
+        }
+        attention_backward(p.shape, p.rule, b, serial);
+        expect_within("dq", grads[0].flat(), wanted.dq, bounds.dq);
+        expect_within("dk", grads[1].flat(), wanted.dk, bounds.dk);
+        expect_within("dv", grads[2].flat(), wanted.dv, bounds.dv);
+      });
+    }
+}
+
+}  // namespace
+}  // namespace hinge::kernels::testing

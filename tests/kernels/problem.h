@@ -1,0 +1,362 @@
+// One description of an attention problem (Case) drives every comparison: it names itself, makes its random inputs in any layout, and
+// runs through the fast kernels or the reference. Inputs hold NaN wherever no element lives; outputs hold a guard value there, which
+// must survive.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "hinge/kernels/attention.h"
+#include "hinge/kernels/cpu.h"
+#include "kernels/reference.h"
+#include "kernels/sequences.h"
+#include "threads.h"
+
+namespace hinge::kernels::testing {
+
+enum class Visibility { all, causal, key_lengths, causal_key_lengths, jagged, causal_jagged };
+inline constexpr std::array kVisibilityNames = {"all", "causal", "keylengths", "causalkeylengths", "jagged", "causaljagged"};
+
+// contiguous [B, H, L, D]; packed: q, k, v inside one [B, L, 3, H, D] (or k, v inside [B, L, 2, H, D]), the rest [B, L, H, D];
+// padded: gaps after every row, head and batch row.
+enum class Layout { contiguous, packed, padded };
+inline constexpr std::array kLayoutNames = {"contiguous", "packed", "padded"};
+inline constexpr std::array kLengthRuleNames = {"none", "fixed", "keys", "visible"};
+
+struct Case {
+  Activation h = Activation::relu;
+  Visibility visibility = Visibility::all;
+  LengthRule length_rule = LengthRule::keys;
+  bool bias_log_n = false;
+  int64_t B = 2, Hkv = 2, group = 1, Lq = 16, Lk = 16, D = 16;
+  Layout layout = Layout::contiguous;
+  bool head_parameters = false;  // random gain, bias and alpha; else their defaults
+  bool statistics = false;       // ask for them, and give gradients for them
+  double dropout = 0;
+  int workers = 1;
+  double scale = 0;  // 0: 1/sqrt(D)
+  IdentityOrder identity_order = IdentityOrder::automatic;
+  uint64_t seed = 1;
+
+  bool causal() const {
+    return visibility == Visibility::causal || visibility == Visibility::causal_key_lengths || visibility == Visibility::causal_jagged;
+  }
+  bool jagged() const { return visibility == Visibility::jagged || visibility == Visibility::causal_jagged; }
+  bool has_key_lengths() const { return visibility == Visibility::key_lengths || visibility == Visibility::causal_key_lengths; }
+
+  // Letters, digits and underscores only, as GoogleTest wants it.
+  std::string name() const {
+    std::string text = std::string(activation_name(h)) + "_" + kVisibilityNames[static_cast<size_t>(visibility)];
+    text += "_B" + std::to_string(jagged() ? 1 : B) + "_H" + std::to_string(Hkv * group) + "to" + std::to_string(Hkv);
+    text += "_L" + std::to_string(Lq) + "x" + std::to_string(Lk) + "_D" + std::to_string(D);
+    text += std::string("_n") + kLengthRuleNames[static_cast<size_t>(length_rule)] + (bias_log_n ? "log" : "");
+    text += std::string("_") + kLayoutNames[static_cast<size_t>(layout)];
+    if (head_parameters) text += "_parameters";
+    if (statistics) text += "_statistics";
+    if (dropout > 0) text += "_dropout";
+    if (identity_order == IdentityOrder::linear) text += "_linear";
+    return text + "_t" + std::to_string(workers);
+  }
+};
+
+inline void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name(); }
+
+// HINGE_TEST_QUICK=1 runs about a sixth of the cases: for sanitizers and other slow builds.
+inline bool quick() {
+  const char* text = std::getenv("HINGE_TEST_QUICK");
+  return text && std::string(text) == "1";
+}
+
+// A [B, H, L, D] array somewhere in a storage that it may share with others.
+template <typename T> class Array {
+ public:
+  static constexpr T kGuard = T(-7777.25);
+
+  Array() = default;
+
+  int64_t B = 0, H = 0, L = 0, D = 0;
+  View<T> view;
+
+  T& at(int64_t b, int64_t h, int64_t l, int64_t d) const {
+    return view.data[b * view.stride_b + h * view.stride_h + l * view.stride_l + d];
+  }
+  View<const T> cview() const { return {view.data, view.stride_b, view.stride_h, view.stride_l}; }
+
+  template <typename Body> void for_each(Body&& body) const {
+    for (int64_t b = 0; b < B; ++b)
+      for (int64_t h = 0; h < H; ++h)
+        for (int64_t l = 0; l < L; ++l)
+          for (int64_t d = 0; d < D; ++d) body(at(b, h, l, d));
+  }
+
+  std::vector<T> flat() const {
+    std::vector<T> values;
+    values.reserve(static_cast<size_t>(B * H * L * D));
+    for_each([&](T& element) { values.push_back(element); });
+    return values;
+  }
+
+  bool guards_intact() const {
+    for (size_t i = 0; i < storage_->data.size(); ++i)
+      if (!storage_->owned[i] && storage_->data[i] != kGuard) return false;
+    return true;
+  }
+
+  // `count` arrays of one shape in one storage. Inputs end exactly where their last element does, so that ASan sees reads past it.
+  // Elements start as NaN: an output must be written, not added to.
+  static std::vector<Array> make(Layout layout, int64_t count, bool output, int64_t B, int64_t H, int64_t L, int64_t D) {
+    const int64_t margin = output ? 67 : 0;
+    int64_t stride_b, stride_h, stride_l, stride_count;
+    if (layout == Layout::packed) {
+      stride_h = D, stride_count = H * D, stride_l = count * H * D, stride_b = L * stride_l;
+    } else {
+      const int64_t gap = layout == Layout::padded ? 1 : 0;
+      stride_l = D + 3 * gap, stride_h = L * stride_l + 5 * gap, stride_b = H * stride_h + 7 * gap, stride_count = B * stride_b;
+    }
+    auto storage = std::make_shared<Storage>();
+    const auto size = static_cast<size_t>(
+        count * B * H * L * D == 0 ? 0 : (count - 1) * stride_count + (B - 1) * stride_b + (H - 1) * stride_h + (L - 1) * stride_l + D);
+    storage->data.assign(size + static_cast<size_t>(2 * margin), output ? kGuard : std::numeric_limits<T>::quiet_NaN());
+    storage->owned.assign(storage->data.size(), 0);
+    std::vector<Array> arrays(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      Array& array = arrays[static_cast<size_t>(i)];
+      array.B = B, array.H = H, array.L = L, array.D = D, array.storage_ = storage;
+      array.view = {storage->data.data() + (size ? margin + i * stride_count : 0), stride_b, stride_h, stride_l};
+      array.for_each([&](T& element) {
+        storage->owned[static_cast<size_t>(&element - storage->data.data())] = 1;
+        element = std::numeric_limits<T>::quiet_NaN();
+      });
+    }
+    return arrays;
+  }
+
+  static Array make_one(Layout layout, bool output, int64_t B, int64_t H, int64_t L, int64_t D) {
+    return make(layout, 1, output, B, H, L, D)[0];
+  }
+
+  static std::array<Array, 3> make_qkv(Layout layout, bool output, const AttentionShape& s) {
+    if (layout == Layout::packed && s.Hq == s.Hkv && s.Lq == s.Lk) {
+      auto qkv = make(layout, 3, output, s.B, s.Hq, s.Lq, s.D);
+      return {qkv[0], qkv[1], qkv[2]};
+    }
+    auto kv = make(layout, 2, output, s.B, s.Hkv, s.Lk, s.D);
+    return {make_one(layout, output, s.B, s.Hq, s.Lq, s.D), kv[0], kv[1]};
+  }
+
+ private:
+  struct Storage {
+    std::vector<T> data;
+    std::vector<char> owned;
+  };
+  std::shared_ptr<Storage> storage_;
+};
+
+// What a forward and a backward give, in the order [B, H, L, D] and [B, H, L].
+template <typename T> struct Results {
+  std::vector<T> out, weight_sum, weight_log, zero_share, lse, dq, dk, dv;
+  std::vector<double> dgain, dbias, dalpha;
+  std::vector<SkipCount> forward_skipped, backward_skipped;
+};
+
+template <typename T> struct Problem {
+  Problem() = default;
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+  Problem(Problem&&) = default;
+  Problem& operator=(Problem&&) = default;
+
+  Layout layout = Layout::contiguous;
+  AttentionShape shape;
+  AttentionRule rule;
+  bool statistics = false;
+  std::vector<int64_t> key_lengths, q_offsets, k_offsets;
+  std::vector<double> gain, bias, alpha;
+  Array<T> q, k, v, grad_out;
+  std::vector<T> grad_weight_sum, grad_weight_log;
+
+  void allocate() {
+    const auto qkv = Array<T>::make_qkv(layout, false, shape);
+    q = qkv[0], k = qkv[1], v = qkv[2];
+    grad_out = Array<T>::make_one(layout, false, shape.B, shape.Hq, shape.Lq, shape.D);
+    grad_weight_sum.assign(row_count(), T(0));
+    grad_weight_log.assign(row_count(), T(0));
+  }
+  size_t row_count() const { return static_cast<size_t>(shape.B * shape.Hq * shape.Lq); }
+  bool softmax() const { return rule.h == Activation::softmax; }
+
+  // The same problem with exactly the same numbers in another type.
+  template <typename U> Problem<U> as() const {
+    Problem<U> other;
+    other.shape = shape, other.rule = rule, other.statistics = statistics;
+    other.key_lengths = key_lengths, other.q_offsets = q_offsets, other.k_offsets = k_offsets;
+    other.gain = gain, other.bias = bias, other.alpha = alpha;
+    other.point_into_own_vectors();
+    other.allocate();
+    const auto copy = [](const Array<T>& from, const Array<U>& to) {
+      const std::vector<T> values = from.flat();
+      size_t i = 0;
+      to.for_each([&](U& element) { element = static_cast<U>(values[i++]); });
+    };
+    copy(q, other.q), copy(k, other.k), copy(v, other.v), copy(grad_out, other.grad_out);
+    other.grad_weight_sum.assign(grad_weight_sum.begin(), grad_weight_sum.end());
+    other.grad_weight_log.assign(grad_weight_log.begin(), grad_weight_log.end());
+    return other;
+  }
+
+  void point_into_own_vectors() {
+    const auto data = [](const auto& values) { return values.empty() ? nullptr : values.data(); };
+    shape.key_lengths = data(key_lengths), shape.q_offsets = data(q_offsets), shape.k_offsets = data(k_offsets);
+    rule.gain = data(gain), rule.bias = data(bias), rule.alpha = data(alpha);
+  }
+};
+
+template <typename T> Problem<T> make_problem(const Case& c) {
+  std::mt19937_64 random(c.seed * 1000003 + static_cast<uint64_t>(c.Lq * 7919 + c.Lk * 104729 + c.D));
+  std::normal_distribution<double> normal;
+  const auto uniform = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+
+  Problem<T> p;
+  p.layout = c.layout;
+  p.statistics = c.statistics;
+  AttentionShape& s = p.shape;
+  s.B = c.jagged() ? 1 : c.B, s.Hq = c.Hkv * c.group, s.Hkv = c.Hkv, s.Lq = c.Lq, s.Lk = c.Lk, s.D = c.D;
+  s.causal = c.causal();
+  if (c.has_key_lengths()) {
+    // Between nothing and everything, both included.
+    for (int64_t b = 0; b < s.B; ++b) p.key_lengths.push_back(b == 0 ? uniform(0, s.Lk) : b == 1 ? 0 : s.Lk);
+  }
+  if (c.jagged()) {
+    // Four cuts, two of them at one place: one sequence is empty on both sides, others may be.
+    s.sequences = 5;
+    const auto offsets = [&](int64_t L) {
+      std::vector<int64_t> cuts = {0, uniform(0, L), uniform(0, L), uniform(0, L), L};
+      std::sort(cuts.begin(), cuts.end());
+      cuts.insert(cuts.begin() + 2, cuts[2]);
+      return cuts;
+    };
+    p.q_offsets = offsets(s.Lq), p.k_offsets = c.Lq == c.Lk ? p.q_offsets : offsets(s.Lk);
+  }
+  AttentionRule& r = p.rule;
+  r.h = c.h;
+  r.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D));
+  r.dropout = c.dropout;
+  r.seed = c.seed * 0x9E3779B97F4A7C15u;
+  if (c.h != Activation::softmax) {
+    r.length_rule = c.length_rule;
+    r.length_n = 37.5;
+    r.bias_log_n = c.bias_log_n;
+    r.identity_order = c.identity_order;
+    if (c.head_parameters) {
+      for (int64_t head = 0; head < s.Hq; ++head) {
+        p.gain.push_back(normal(random));
+        p.bias.push_back(0.5 * normal(random));
+        p.alpha.push_back(0.6 + 0.3 * normal(random));
+      }
+    }
+  }
+  p.point_into_own_vectors();
+  p.allocate();
+  for (const Array<T>* array : {&p.q, &p.k, &p.v, &p.grad_out})
+    array->for_each([&](T& element) { element = static_cast<T>(normal(random)); });
+  for (T& g : p.grad_weight_sum) g = static_cast<T>(normal(random));
+  for (T& g : p.grad_weight_log) g = static_cast<T>(normal(random));
+  return p;
+}
+
+namespace detail {
+
+// Runs `forward` and then `backward` with everything asked for that the problem allows.
+template <typename T, typename Forward, typename Backward> Results<T> run(const Problem<T>& p, Forward&& forward, Backward&& backward) {
+  const AttentionShape& s = p.shape;
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  constexpr size_t kMargin = 33;
+  const auto stat = [&](bool wanted) {
+    std::vector<T> values;
+    if (wanted) values.assign(p.row_count() + 2 * kMargin, Array<T>::kGuard), std::fill_n(values.begin() + kMargin, p.row_count(), nan);
+    return values;
+  };
+  const auto inside = [&](std::vector<T>& values) { return values.empty() ? nullptr : values.data() + kMargin; };
+  const auto strip = [&](std::vector<T>& values, const char* what) {
+    if (values.empty()) return;
+    for (size_t i = 0; i < kMargin; ++i)
+      EXPECT_TRUE(values[i] == Array<T>::kGuard && values[values.size() - 1 - i] == Array<T>::kGuard) << "guard of " << what;
+    values = std::vector<T>(values.begin() + kMargin, values.end() - kMargin);
+  };
+
+  Results<T> r;
+  r.weight_sum = stat(p.statistics), r.weight_log = stat(p.statistics), r.zero_share = stat(p.statistics), r.lse = stat(p.softmax());
+  r.forward_skipped.assign(static_cast<size_t>(s.B * s.Hq), SkipCount{-1, -1});
+  r.backward_skipped = r.forward_skipped;
+
+  const Array<T> out = Array<T>::make_one(p.layout, true, s.B, s.Hq, s.Lq, s.D);
+  AttentionForward<T> f;
+  f.q = p.q.cview(), f.k = p.k.cview(), f.v = p.v.cview(), f.out = out.view;
+  f.weight_sum = inside(r.weight_sum), f.weight_log = inside(r.weight_log), f.zero_share = inside(r.zero_share), f.lse = inside(r.lse);
+  f.skipped = r.forward_skipped.data();
+  forward(s, p.rule, f);
+  EXPECT_TRUE(out.guards_intact()) << "guards of out";
+
+  const auto grads = Array<T>::make_qkv(p.layout, true, s);
+  AttentionBackward<T> b;
+  b.q = f.q, b.k = f.k, b.v = f.v, b.grad_out = p.grad_out.cview();
+  if (p.statistics) b.grad_weight_sum = p.grad_weight_sum.data(), b.grad_weight_log = p.grad_weight_log.data();
+  b.dq = grads[0].view, b.dk = grads[1].view, b.dv = grads[2].view;
+  if (p.softmax()) {
+    b.out = out.cview(), b.lse = f.lse;
+    if (p.statistics) b.weight_log = f.weight_log;
+  } else {
+    for (auto* values : {&r.dgain, &r.dbias, &r.dalpha}) values->assign(static_cast<size_t>(s.Hq), std::nan(""));
+    b.dgain = r.dgain.data(), b.dbias = r.dbias.data(), b.dalpha = r.dalpha.data();
+  }
+  b.skipped = r.backward_skipped.data();
+  backward(s, p.rule, b);
+  EXPECT_TRUE(grads[0].guards_intact()) << "guards of dq";
+  EXPECT_TRUE(grads[1].guards_intact()) << "guards of dk and dv";
+
+  strip(r.weight_sum, "weight_sum"), strip(r.weight_log, "weight_log"), strip(r.zero_share, "zero_share"), strip(r.lse, "lse");
+  r.out = out.flat(), r.dq = grads[0].flat(), r.dk = grads[1].flat(), r.dv = grads[2].flat();
+  return r;
+}
+
+}  // namespace detail
+
+template <typename T> Results<T> run_reference(const Problem<T>& p) {
+  return detail::run(
+      p, [](const auto&... args) { reference::attention_forward<T>(args...); },
+      [](const auto&... args) { reference::attention_backward<T>(args...); });
+}
+
+template <typename T> Results<T> run_fast(const Problem<T>& p, Parallel& parallel) {
+  return detail::run(
+      p, [&](const auto&... args) { attention_forward(args..., parallel); },
+      [&](const auto&... args) { attention_backward(args..., parallel); });
+}
+
+template <typename T> Results<T> run_fast(const Problem<T>& p) {
+  Serial serial;
+  return run_fast(p, serial);
+}
+
+// Calls body once with each SIMD target in use that this machine can run.
+template <typename Body> void for_each_simd_target(Body&& body) {
+  for (const std::string& target : usable_simd_targets()) {
+    SCOPED_TRACE("SIMD target " + target);
+    ASSERT_TRUE(force_simd_target(target));
+    body();
+    if (::testing::Test::HasFailure()) break;
+  }
+  ASSERT_TRUE(force_simd_target(""));
+}
+
+}  // namespace hinge::kernels::testing

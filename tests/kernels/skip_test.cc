@@ -1,0 +1,69 @@
+// Skipping of whole groups of zero weights: what is reported is possible, it happens where it must pay, and the results stay right.
+#include <gtest/gtest.h>
+
+#include "bounds.h"
+#include "problem.h"
+
+namespace hinge::kernels::testing {
+namespace {
+
+// Every query has only positive entries, and so has every key with an odd number; the others are negative: half of the columns of the
+// weights are zero.
+Problem<float> half_of_the_columns_zero(Activation h) {
+  Case c;
+  c.h = h, c.B = 1, c.Hkv = 2, c.Lq = 200, c.Lk = 300, c.D = 64, c.statistics = true;
+  Problem<float> p = make_problem<float>(c);
+  p.q.for_each([](float& element) { element = std::abs(element); });
+  for (int64_t head = 0; head < c.Hkv; ++head)
+    for (int64_t j = 0; j < c.Lk; ++j)
+      for (int64_t d = 0; d < c.D; ++d) {
+        float& element = p.k.at(0, head, j, d);
+        element = j % 2 ? std::abs(element) : -std::abs(element);
+      }
+  return p;
+}
+
+TEST(Skip, HappensAndChangesNothing) {
+  for (Activation h : {Activation::relu, Activation::relu2, Activation::relu6}) {
+    SCOPED_TRACE(activation_name(h));
+    const Problem<float> p = half_of_the_columns_zero(h);
+    const Results<double> wanted = run_reference(p.as<double>()), bounds = error_bounds(p);
+    for_each_simd_target([&] {
+      const Results<float> r = run_fast(p);
+      expect_within(r, wanted, bounds);
+      for (const auto* counts : {&r.forward_skipped, &r.backward_skipped})
+        for (const SkipCount& count : *counts) {
+          EXPECT_GT(count.groups, 0);
+          EXPECT_GT(count.skipped, 0);
+          EXPECT_LE(count.share(), 0.5 + 1e-9) << "only half of the columns is zero";
+        }
+    });
+  }
+}
+
+TEST(Skip, CountsAreBounded) {
+  for (size_t h = 0; h < kActivationNames.size(); ++h) {
+    SCOPED_TRACE(kActivationNames[h]);
+    const auto activation = static_cast<Activation>(h);
+    for (double bias : {-100.0, -1.0, 100.0}) {
+      Case c;
+      c.h = activation, c.Lq = 100, c.Lk = 120, c.visibility = Visibility::causal, c.head_parameters = true;
+      Problem<float> p = make_problem<float>(c);
+      p.bias.assign(p.bias.size(), bias);
+      p.point_into_own_vectors();
+      for_each_simd_target([&] {
+        const Results<float> r = run_fast(p);
+        for (const auto* counts : {&r.forward_skipped, &r.backward_skipped})
+          for (const SkipCount& count : *counts) {
+            ASSERT_GE(count.skipped, 0);
+            ASSERT_LE(count.skipped, count.groups);
+            ASSERT_TRUE(has_exact_zeros(activation) || count.groups == 0) << "nothing can be skipped";
+            ASSERT_TRUE(bias < 0 || count.skipped == 0) << "no weight is zero";
+          }
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hinge::kernels::testing
