@@ -1,28 +1,28 @@
 // The hinge command: reads the command line, runs one command, turns every mistake into one message.
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
 
+namespace hinge::cli {
 namespace {
 
 constexpr int kFailed = 1, kUsage = 2;
 
-int fail(int code, const std::string& message) {
-  fmt::print(stderr, "hinge: {}\n", message);
+int fail(int code, const char* message) noexcept {
+  std::fprintf(stderr, "hinge: %s\n", message);
   return code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  using namespace hinge::cli;
+int parse_and_run(int argc, char** argv) {
   CLI::App app("Transformers without softmax: fused point-wise attention on CPUs.", "hinge");
   app.set_version_flag("--version", "hinge " HINGE_VERSION, "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
@@ -44,11 +44,18 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return fail(kUsage, explain_mistake(app, arguments).value_or(error.what()));
+    throw UsageError(explain_mistake(app, arguments).value_or(error.what()));
   }
+  return run();
+}
 
+}  // namespace
+}  // namespace hinge::cli
+
+int main(int argc, char** argv) {
+  using namespace hinge::cli;
   try {
-    return run();
+    return parse_and_run(argc, argv);
   } catch (const UsageError& error) {
     return fail(kUsage, error.what());
   } catch (const std::bad_alloc&) {

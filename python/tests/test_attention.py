@@ -74,24 +74,30 @@ def worst_and_rms(a, exact):
     return difference.abs().max().item(), difference.square().mean().sqrt().item()
 
 
+FLOAT32 = {h: {"h": h} for h in eager.ALL} | {
+    "causal reluformer": {"is_causal": True, **hinge.preset("reluformer")},
+    "causal softmax": {"is_causal": True, "h": "softmax"},
+    "sigmoid attention": hinge.preset("sigmoid"),
+}
+
+
 @pytest.mark.parametrize("L,D", [(50, 64), (197, 64), (333, 80), (1024, 64)])
-@pytest.mark.parametrize("h", eager.ALL)
-def test_float32_error_is_at_most_twice_that_of_eager(h, L, D):
-    options = {} if h == "softmax" else {"length_rule": "keys"}
+@pytest.mark.parametrize("name", FLOAT32)
+def test_float32_error_is_at_most_twice_that_of_eager(name, L, D):
     inputs = qkv(B=1, Hq=2, Hkv=2, Lq=L, Lk=L, D=D, dtype=torch.float32)
     direction = torch.randn(1, 2, L, D)
 
     def run(function, dtype):
         q, k, v = (t.to(dtype, copy=True).requires_grad_() for t in inputs)
-        out = function(q, k, v, h=h, **options)
+        out = function(q, k, v, **FLOAT32[name])
         return out.detach(), *torch.autograd.grad(out, (q, k, v), direction.to(dtype))
 
     exact = run(eager.attention, torch.float64)
     ours, theirs = run(hinge.attention, torch.float32), run(eager.attention, torch.float32)
-    for name, a, b, reference in zip(("out", "dq", "dk", "dv"), ours, theirs, exact):
+    for result, a, b, reference in zip(("out", "dq", "dk", "dv"), ours, theirs, exact):
         (our_worst, our_rms), (their_worst, their_rms) = worst_and_rms(a, reference), worst_and_rms(b, reference)
-        assert our_worst <= 2 * their_worst, f"{name}: largest error {our_worst:.3e}, eager {their_worst:.3e}"
-        assert our_rms <= 2 * their_rms, f"{name}: rms error {our_rms:.3e}, eager {their_rms:.3e}"
+        assert our_worst <= 2 * their_worst, f"{result}: largest error {our_worst:.3e}, eager {their_worst:.3e}"
+        assert our_rms <= 2 * their_rms, f"{result}: rms error {our_rms:.3e}, eager {their_rms:.3e}"
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

@@ -102,8 +102,8 @@ Machine probe_machine() {
   machine.fma_peak_gflops = kernels::measure_fma_peak(parallel);
   machine.onednn_version = onednn_version();
   OneDnnSgemm sgemm;
-  std::vector<double> rates;
-  for (int round = 0; round < 9; ++round) rates.push_back(sgemm.run());
+  std::vector<double> rates(9);
+  for (double& rate : rates) rate = sgemm.run();
   machine.onednn_sgemm_gflops = median(rates);
   machine.blas = find_blas();
   machine.libtorch = probe_libtorch();

@@ -37,7 +37,7 @@ double share_of_zero_groups(const std::vector<double>& noise, double t, double r
     }
     zero += all;
   }
-  return static_cast<double>(zero) / static_cast<double>(noise.size() / kGroupRows);
+  return static_cast<double>(zero * kGroupRows) / static_cast<double>(noise.size());
 }
 
 }  // namespace

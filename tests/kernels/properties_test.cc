@@ -121,6 +121,23 @@ TEST_P(EveryActivation, SameBitsForAnyNumberOfWorkers) {
   expect_same_bits(run_fast(p, threads), run_fast(p));
 }
 
+// One head so long that it is cut in both directions.
+TEST(Attention, SameBitsForALongSequence) {
+  for (Activation h : {Activation::relu, Activation::gelu, Activation::softmax}) {
+    Case c;
+    c.h = h, c.visibility = Visibility::causal, c.B = 1, c.Hkv = 1, c.Lq = c.Lk = quick() ? 700 : 1500, c.statistics = true;
+    const Problem<float> p = make_problem<float>(c);
+    const Results<float> alone = run_fast(p);
+    for (int workers : {2, 5}) {
+      SCOPED_TRACE(std::to_string(workers) + " workers, " + c.name());
+      Threads threads(workers);
+      expect_same_bits(run_fast(p, threads), alone);
+      Backwards backwards(workers);
+      expect_same_bits(run_fast(p, backwards), alone);
+    }
+  }
+}
+
 // So many keys that few heads are packed at a time.
 TEST(Attention, SameBitsForManyKeys) {
   Case c;
