@@ -24,14 +24,34 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V SafeExp(D d, V x) {
   using T = hn::TFromD<D>;
   const V y = hn::Exp(d, hn::Min(hn::Set(d, static_cast<T>(sizeof(T) == 4 ? 104 : 706)), x));
-  return hn::IfThenElse(hn::Ne(x, x), x, y);
+  return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
-// 1 / (1 + e^-x)
+// max(0, x), and NaN for NaN. In this order: x86 gives the second operand when one is NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V MaxZero(D d, V x) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
+#else
+  return hn::Max(hn::Zero(d), x);
+#endif
+}
+
+// s = 1 / (1 + e^-x) and, without cancellation, 1 - s.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Logistic(D d, V x, V& one_minus) {
+  const V one = hn::Set(d, 1);
+  const V e = SafeExp(d, hn::Neg(hn::Abs(x)));
+  const V large = hn::Div(one, hn::Add(one, e)), small = hn::Mul(e, large);
+  const auto negative = hn::Lt(x, hn::Zero(d));
+  one_minus = hn::IfThenElse(negative, large, small);
+  return hn::IfThenElse(negative, small, large);
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Logistic(D d, V x) {
-  const V one = hn::Set(d, 1);
-  return hn::Div(one, hn::Add(one, SafeExp(d, hn::Neg(x))));
+  V one_minus;
+  return Logistic(d, x, one_minus);
 }
 
 // P(X <= -a) for a >= 0, X normal, given e = exp(-a^2/2).
@@ -66,8 +86,7 @@ HWY_INLINE V NormalTail(D d, V a, V e) {
 // kInTile: so cheap that the score tile applies it to its registers; the others get a pass of their own over the stored tile.
 struct Relu {
   static constexpr bool kHasZeros = true, kInTile = true;
-  // Max(0, x), in this order: x86 gives the second operand when one is NaN.
-  template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Max(hn::Zero(d), x); }
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return MaxZero(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     slope = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1));
     return value(d, x);
@@ -90,7 +109,8 @@ struct Relu2 {
 struct Relu6 {
   static constexpr bool kHasZeros = true, kInTile = true;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
-    return hn::Min(hn::Set(d, 6), hn::Max(hn::Zero(d), x));
+    const V r = MaxZero(d, x), six = hn::Set(d, 6);
+    return hn::IfThenElse(hn::Gt(r, six), six, r);
   }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     slope = hn::IfThenElseZero(hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, hn::Set(d, 6))), hn::Set(d, 1));
@@ -111,8 +131,9 @@ struct Sigmoid {
   static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return Logistic(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
-    const V s = Logistic(d, x);
-    slope = hn::NegMulAdd(s, s, s);
+    V one_minus;
+    const V s = Logistic(d, x, one_minus);
+    slope = hn::Mul(s, one_minus);
     return s;
   }
 };
@@ -121,9 +142,10 @@ struct Silu {
   static constexpr bool kHasZeros = false, kInTile = false;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Mul(x, Logistic(d, x)); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
-    const V s = Logistic(d, x);
+    V one_minus;
+    const V s = Logistic(d, x, one_minus);
     const V xs = hn::Mul(x, s);
-    slope = hn::MulAdd(xs, hn::Sub(hn::Set(d, 1), s), s);  // s (1 + x (1 - s))
+    slope = hn::MulAdd(xs, one_minus, s);  // s (1 + x (1 - s))
     return xs;
   }
 };
@@ -168,22 +190,25 @@ struct Gelu {
 // x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3)
 struct GeluTanh {
   static constexpr bool kHasZeros = false, kInTile = false;
-  template <class D, class V> static HWY_INLINE V gate(D d, V x, V xx) {
+  template <class D, class V> static HWY_INLINE V gate(D d, V x, V xx, V& one_minus) {
     using T = hn::TFromD<D>;
     const V inner = hn::MulAdd(hn::Mul(x, xx), hn::Set(d, static_cast<T>(0.044715)), x);
-    return Logistic(d, hn::Mul(inner, hn::Set(d, static_cast<T>(2 * scalar::kSqrt2OverPi))));
+    return Logistic(d, hn::Mul(inner, hn::Set(d, static_cast<T>(2 * scalar::kSqrt2OverPi))), one_minus);
   }
-  template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Mul(x, gate(d, x, hn::Mul(x, x))); }
+  template <class D, class V> static HWY_INLINE V value(D d, V x) {
+    V one_minus;
+    return hn::Mul(x, gate(d, x, hn::Mul(x, x), one_minus));
+  }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     using T = hn::TFromD<D>;
-    const V one = hn::Set(d, 1);
+    V one_minus;
     const V xx = hn::Mul(x, x);
-    const V s = gate(d, x, xx);
+    const V s = gate(d, x, xx, one_minus);
     const V xs = hn::Mul(x, s);
     const V twice_du = hn::MulAdd(xx, hn::Set(d, static_cast<T>(6 * 0.044715 * scalar::kSqrt2OverPi)),
                                   hn::Set(d, static_cast<T>(2 * scalar::kSqrt2OverPi)));
     // s (1 - s) is 0 where the gate is shut or open; x^2 may be infinite there.
-    const V closed = hn::Mul(xs, hn::Sub(one, s));
+    const V closed = hn::Mul(xs, one_minus);
     const V bend = hn::IfThenElse(hn::Eq(closed, hn::Zero(d)), hn::Zero(d), hn::Mul(closed, twice_du));
     slope = hn::Add(s, bend);
     return xs;

@@ -32,11 +32,11 @@ inline constexpr int64_t kLeastChunkTiles = 48, kMostChunkTiles = 96;  // row ti
 inline constexpr int64_t kLeastChunkKeys = 256, kMostChunkKeys = 512;  // keys of a key chunk
 inline constexpr int64_t kTasksPerStep = 64;
 
-// The weight of softmax as a function of x - lse.
+// The weight of softmax as a function of x - lse, which rounding may bring above 0 when scores are huge.
 struct SoftmaxWeight {
   static constexpr bool kHasZeros = false, kInTile = false;
-  template <class D, class V> static HWY_INLINE V value(D d, V x) { return SafeExp(d, x); }
-  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) { return slope = SafeExp(d, x); }
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return SafeExp(d, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Zero(d), x)); }
+  template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) { return slope = value(d, x); }
 };
 
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
