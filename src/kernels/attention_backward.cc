@@ -43,7 +43,7 @@ struct SoftmaxWeight {
 template <typename T>
 struct BackwardScratch {
   T *q, *grad, *dq;        // [tile of chunk][slot][padded_depth]: scale q, dO', dq / scale
-  T *init, *grad_init;     // [tile of chunk][slot]: where x and G start
+  T *shift, *grad_init;    // [tile of chunk][slot]: added to the scores; where G starts
   T *log_grad, *log_c;     // [tile of chunk][slot]: c_i grad_weight_log_i and log |c_i|
   T *weights, *slopes, *raw;  // [tile of block] weight tiles: h, then h' and later dx, dO' . v
   T *dk, *dv;              // width panels of the key chunk
@@ -54,7 +54,7 @@ struct BackwardScratch {
   void carve(Carver& carver, const Plan& plan) {
     constexpr int64_t chunk_slots = kMostChunkTiles * kTileRows, block_slots = kBlockTiles * kTileRows;
     for (T** rows : {&q, &grad, &dq}) *rows = carver.take<T>(chunk_slots * plan.padded_depth);
-    for (T** column : {&init, &grad_init, &log_grad, &log_c}) *column = carver.take<T>(chunk_slots);
+    for (T** column : {&shift, &grad_init, &log_grad, &log_c}) *column = carver.take<T>(chunk_slots);
     for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_slots * kBackwardKeys);
     for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kMostChunkKeys * plan.padded_depth);
     keep = carver.take<T>(kBackwardKeys);
@@ -271,7 +271,7 @@ class Backward {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t);
       for (int64_t r = 0; r < PaddedRows<T>(rows); ++r) {
         const int64_t slot = t * kTileRows + r, i = first + r, row = seq.q_begin + i;
-        s.init[slot] = s.grad_init[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
+        s.shift[slot] = s.grad_init[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
         if (r >= rows || seq.visible(i) == 0) {
           std::fill_n(s.q + slot * pd, pd, T{0});
           std::fill_n(s.grad + slot * pd, pd, T{0});
@@ -283,7 +283,7 @@ class Backward {
         const double grad_log = io_.grad_weight_log ? static_cast<double>(io_.grad_weight_log[stat]) : 0;
         double c = 1;
         if (plan_.softmax) {
-          s.init[slot] = -io_.lse[stat];
+          s.shift[slot] = -io_.lse[stat];
           s.grad_init[slot] = -Dot(grad_out, At(io_.out, seq.b, head, row), D);
           // G's constants cancel in softmax but for the mean of the logarithms.
           if (grad_log != 0) s.grad_init[slot] -= static_cast<T>(grad_log * static_cast<double>(io_.weight_log[stat]));
@@ -291,7 +291,7 @@ class Backward {
         } else {
           lengths.set_row(i);
           c = gain * lengths.power();
-          s.init[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+          s.shift[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
           s.grad_init[slot] = static_cast<T>(c * (grad_sum + grad_log));
           s.log_grad[slot] = static_cast<T>(c * grad_log);
           s.log_c[slot] = static_cast<T>(zero_gain || grad_log == 0 ? 0 : std::log(std::abs(c)));
@@ -333,7 +333,7 @@ class Backward {
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
         const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
-        list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.init + slot, s.weights + at,
+        list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.shift + slot, s.weights + at,
                                                         s.slopes + at, static_cast<uint32_t>(j), list_ends[t]);
       }
     if (kernels_.activate)

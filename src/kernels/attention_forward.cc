@@ -20,7 +20,7 @@ template <typename T>
 struct ForwardScratch {
   T *q, *out;               // [tile][slot][padded_depth], for tiles that cannot be read or written in place
   T* weights;               // [tile] weight tiles
-  T *init, *factor;         // [tile][slot]: where scores start (bias); the row's final factor
+  T *shift, *factor;        // [tile][slot]: added to the scores (bias); the row's final factor
   T* keep;                  // [kForwardKeys] dropout of one row
   double *sum, *log_sum, *zeros, *largest;  // [tile][slot] statistics; softmax: running sum, sum e (x - max), -, maximum
   uint32_t* lists;          // [tile][list_size]
@@ -31,7 +31,7 @@ struct ForwardScratch {
     q = carver.take<T>(slots * plan.padded_depth);
     out = carver.take<T>(slots * plan.padded_depth);
     weights = carver.take<T>(slots * kForwardKeys);
-    init = carver.take<T>(slots);
+    shift = carver.take<T>(slots);
     factor = carver.take<T>(slots);
     keep = carver.take<T>(kForwardKeys);
     sum = carver.take<double>(slots);
@@ -228,7 +228,7 @@ class Forward {
         for (int64_t t = 0; t < tiles; ++t)
           if (j < keys[t].most())
             list_ends[t] = kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth,
-                                                            s.init + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j, nullptr,
+                                                            s.shift + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j, nullptr,
                                                             static_cast<uint32_t>(j), list_ends[t]);
       if (kernels_.activate)
         for (int64_t t = 0; t < tiles; ++t)
@@ -290,11 +290,11 @@ class Forward {
         place.q_row = pd;
       }
       for (int64_t r = 0; r < padded; ++r) {
-        s.init[slot0 + r] = 0;
+        s.shift[slot0 + r] = 0;
         s.factor[slot0 + r] = static_cast<T>(inverse_keep);
         if (plan_.softmax || r >= rows || seq.visible(first + r) == 0) continue;
         lengths.set_row(first + r);
-        s.init[slot0 + r] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+        s.shift[slot0 + r] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
         s.factor[slot0 + r] = static_cast<T>(gain * lengths.power() * inverse_keep);
       }
     }

@@ -103,14 +103,14 @@ HWY_INLINE int PaddedRows(int64_t rows) {
     panel += 2 * N;                                        \
   }
 
-// One tile of scores with its activation:  x = left . panel + init,  weights = h(x), and slopes = h'(x) if asked.
+// One tile of scores with its activation:  x = left . panel + shift,  weights = h(x), and slopes = h'(x) if asked.
 //   left  [MR] rows of `depth` elements, `left_row` apart;  panel: score panel
-//   init  [MR] where each row's sum starts (the bias)
+//   shift [MR] the bias of each row, added last: a sum that started there would round at its size
 //   weights, slopes: into weight tiles, at the panel's first key
 // Appends to `list` the keys of the panel, counted from first_key, for which any row's weight is non-zero; returns the list's new end.
 template <int MR, class H, bool kSlopes, typename T>
 HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                                 const T* HWY_RESTRICT init, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t first_key,
+                                 const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t first_key,
                                  uint32_t* HWY_RESTRICT list) {
   constexpr int64_t kKeys = kSlopes ? kBackwardKeys : kForwardKeys;
   const hn::ScalableTag<T> d;
@@ -118,11 +118,15 @@ HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, c
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
   HINGE_ROWS(HINGE_DECLARE)
-#define HINGE_INIT(r) \
-  if constexpr (MR > r) a##r = b##r = hn::Set(d, init[r]);
-  HINGE_ROWS(HINGE_INIT)
-#undef HINGE_INIT
   HINGE_DOT
+#define HINGE_SHIFT(r)                    \
+  if constexpr (MR > r) {                 \
+    const V by = hn::Set(d, shift[r]);    \
+    a##r = hn::Add(a##r, by);             \
+    b##r = hn::Add(b##r, by);             \
+  }
+  HINGE_ROWS(HINGE_SHIFT)
+#undef HINGE_SHIFT
 #define HINGE_ACTIVATE(r)                                                \
   if constexpr (MR > r) {                                                \
     if constexpr (kSlopes) {                                             \
