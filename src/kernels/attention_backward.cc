@@ -43,7 +43,7 @@ struct SoftmaxWeight {
 template <typename T>
 struct BackwardScratch {
   T *q, *grad, *dq;        // [tile of chunk][slot][padded_depth]: scale q, dO', dq / scale
-  T *shift, *grad_init;    // [tile of chunk][slot]: added to the scores; where G starts
+  T *shift, *grad_shift;    // [tile of chunk][slot]: added to the scores and to G
   T *log_grad, *log_c;     // [tile of chunk][slot]: c_i grad_weight_log_i and log |c_i|
   T *weights, *slopes, *raw;  // [tile of block] weight tiles: h, then h' and later dx, dO' . v
   T *dk, *dv;              // width panels of the key chunk
@@ -54,7 +54,7 @@ struct BackwardScratch {
   void carve(Carver& carver, const Plan& plan) {
     constexpr int64_t chunk_slots = kMostChunkTiles * kTileRows, block_slots = kBlockTiles * kTileRows;
     for (T** rows : {&q, &grad, &dq}) *rows = carver.take<T>(chunk_slots * plan.padded_depth);
-    for (T** column : {&shift, &grad_init, &log_grad, &log_c}) *column = carver.take<T>(chunk_slots);
+    for (T** column : {&shift, &grad_shift, &log_grad, &log_c}) *column = carver.take<T>(chunk_slots);
     for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_slots * kBackwardKeys);
     for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kMostChunkKeys * plan.padded_depth);
     keep = carver.take<T>(kBackwardKeys);
@@ -65,11 +65,11 @@ struct BackwardScratch {
 // One row of G, dx and the row's sums: raw holds dO' . v, slopes h' (dx on return), weights h (times keep on return).
 template <typename T>
 HWY_NOINLINE void RowGradient(T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, const T* HWY_RESTRICT raw, const T* HWY_RESTRICT keep,
-                              int64_t count, T grad_init, T log_grad, T log_c, double& sum_hg, double& sum_dx) {
+                              int64_t count, T grad_shift, T log_grad, T log_c, double& sum_hg, double& sum_dx) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
-  const V zero = hn::Zero(d), one = hn::Set(d, 1), start = hn::Set(d, grad_init), lg = hn::Set(d, log_grad), lc = hn::Set(d, log_c);
+  const V zero = hn::Zero(d), one = hn::Set(d, 1), start = hn::Set(d, grad_shift), lg = hn::Set(d, log_grad), lc = hn::Set(d, log_c);
   V hg = zero, sdx = zero;
   for (int64_t j = 0; j < count; j += N) {
     const auto inside = hn::FirstN(d, static_cast<size_t>(count - j));
@@ -84,7 +84,7 @@ HWY_NOINLINE void RowGradient(T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, c
     if (log_grad != 0) {
       const auto is_zero = hn::Eq(h, zero);
       const V logs = hn::Add(hn::Log(d, hn::IfThenElse(is_zero, one, hn::Abs(h))), lc);
-      // A zero weight has no share in the logarithm's gradient, nor in the constant 1 beside it, which grad_init holds.
+      // A zero weight has no share in the logarithm's gradient, nor in the constant 1 beside it, which grad_shift holds.
       g = hn::IfThenElse(is_zero, hn::Sub(g, lg), hn::MulAdd(lg, logs, g));
     }
     const V dx = hn::IfThenElseZero(inside, hn::Mul(hn::Load(d, slopes + j), g));
@@ -271,7 +271,7 @@ class Backward {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t);
       for (int64_t r = 0; r < PaddedRows<T>(rows); ++r) {
         const int64_t slot = t * kTileRows + r, i = first + r, row = seq.q_begin + i;
-        s.shift[slot] = s.grad_init[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
+        s.shift[slot] = s.grad_shift[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
         if (r >= rows || seq.visible(i) == 0) {
           std::fill_n(s.q + slot * pd, pd, T{0});
           std::fill_n(s.grad + slot * pd, pd, T{0});
@@ -284,15 +284,15 @@ class Backward {
         double c = 1;
         if (plan_.softmax) {
           s.shift[slot] = -io_.lse[stat];
-          s.grad_init[slot] = -Dot(grad_out, At(io_.out, seq.b, head, row), D);
+          s.grad_shift[slot] = -Dot(grad_out, At(io_.out, seq.b, head, row), D);
           // G's constants cancel in softmax but for the mean of the logarithms.
-          if (grad_log != 0) s.grad_init[slot] -= static_cast<T>(grad_log * static_cast<double>(io_.weight_log[stat]));
+          if (grad_log != 0) s.grad_shift[slot] -= static_cast<T>(grad_log * static_cast<double>(io_.weight_log[stat]));
           s.log_grad[slot] = static_cast<T>(grad_log);
         } else {
           lengths.set_row(i);
           c = gain * lengths.power();
           s.shift[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
-          s.grad_init[slot] = static_cast<T>(c * (grad_sum + grad_log));
+          s.grad_shift[slot] = static_cast<T>(c * (grad_sum + grad_log));
           s.log_grad[slot] = static_cast<T>(c * grad_log);
           s.log_c[slot] = static_cast<T>(zero_gain || grad_log == 0 ? 0 : std::log(std::abs(c)));
         }
@@ -319,7 +319,6 @@ class Backward {
     using GradientFunction = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*);
     static constexpr GradientFunction kGradient[] = HINGE_BY_ROWS(GradientTile, T);
     const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize<T>(plan_, seq.seen);
-    const T zeros[kTileRows] = {};
     TileKeys<T> keys[kBlockTiles];
     uint32_t* list_ends[kBlockTiles];
     int64_t most = 0;
@@ -346,7 +345,7 @@ class Backward {
         if (j >= keys[t].most()) continue;
         const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
         kGradient[keys[t].padded](s.grad + slot * pd, pd, pack + score_size + (k0 + j) * depth, depth,
-                                  general_ ? zeros : s.grad_init + slot, s.slopes + at, general_ ? s.raw + at : nullptr);
+                                  s.grad_shift + slot, s.slopes + at, general_ ? s.raw + at : nullptr);
       }
     if (kernels_.has_zeros)
       for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
@@ -400,7 +399,7 @@ class Backward {
         const int64_t row = seq.q_begin + all.begin(first_tile + tile0 + t) + r, b_head = seq.b * plan_.shape.Hq + head;
         if (plan_.rule.dropout > 0) DropoutMask(plan_.rule.seed, threshold_, b_head, row, k0, n, s.keep);
         double hg = 0, dx = 0;
-        RowGradient(s.weights + at, s.slopes + at, s.raw + at, plan_.rule.dropout > 0 ? s.keep : nullptr, n, s.grad_init[slot],
+        RowGradient(s.weights + at, s.slopes + at, s.raw + at, plan_.rule.dropout > 0 ? s.keep : nullptr, n, s.grad_shift[slot],
                     s.log_grad[slot], s.log_c[slot], hg, dx);
         if (row_sums_) {
           sum_hg_[static_cast<size_t>(b_head * plan_.shape.Lq + row)] += hg;

@@ -172,28 +172,25 @@ HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int ro
     }
 }
 
-// The second tile of the backward pass:  dp = left . panel + init. With raw == nullptr the product dp * slopes replaces the slopes;
-// otherwise dp itself goes to raw and the slopes stay.
+// The second tile of the backward pass:  dp = left . panel. With raw == nullptr, (dp + shift) * slopes replaces the slopes; otherwise dp
+// goes to raw and the slopes stay.
 template <int MR, typename T>
 HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                               const T* HWY_RESTRICT init, T* HWY_RESTRICT slopes, T* HWY_RESTRICT raw) {
+                               const T* HWY_RESTRICT shift, T* HWY_RESTRICT slopes, T* HWY_RESTRICT raw) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
   HINGE_ROWS(HINGE_DECLARE)
-#define HINGE_INIT(r) \
-  if constexpr (MR > r) a##r = b##r = hn::Set(d, init[r]);
-  HINGE_ROWS(HINGE_INIT)
-#undef HINGE_INIT
   HINGE_DOT
   if (raw == nullptr) {
 #define HINGE_FINISH(r)                                                                          \
   if constexpr (MR > r) {                                                                        \
-    T* s = slopes + r * kKeys;                                                               \
-    hn::Store(hn::Mul(a##r, hn::Load(d, s)), d, s);                                              \
-    hn::Store(hn::Mul(b##r, hn::Load(d, s + N)), d, s + N);                                      \
+    T* s = slopes + r * kKeys;                                                                   \
+    const V by = hn::Set(d, shift[r]);                                                           \
+    hn::Store(hn::Mul(hn::Add(a##r, by), hn::Load(d, s)), d, s);                                 \
+    hn::Store(hn::Mul(hn::Add(b##r, by), hn::Load(d, s + N)), d, s + N);                         \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
@@ -286,19 +283,20 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
 #undef HINGE_LOAD
   for (int64_t k = 0; k < count; ++k) {
     const int64_t key = kListed ? static_cast<int64_t>(list[k]) : k;
-    T* sum = sums + key * 2 * N;
-    V sum0 = hn::Load(d, sum);
-    V sum1 = hn::Load(d, sum + N);
+    // The tile's share is summed first: the running sum then rounds once a tile, not once a row.
+    const V first = hn::Set(d, weights[key]);
+    V sum0 = hn::Mul(first, a0), sum1 = hn::Mul(first, b0);
 #define HINGE_ADD(r)                                                \
-  if constexpr (MR > r) {                                           \
-    const V w = hn::Set(d, weights[r * kKeys + key]);           \
+  if constexpr (MR > r && r > 0) {                                  \
+    const V w = hn::Set(d, weights[r * kKeys + key]);               \
     sum0 = hn::MulAdd(w, a##r, sum0);                               \
     sum1 = hn::MulAdd(w, b##r, sum1);                               \
   }
     HINGE_ROWS(HINGE_ADD)
 #undef HINGE_ADD
-    hn::Store(sum0, d, sum);
-    hn::Store(sum1, d, sum + N);
+    T* sum = sums + key * 2 * N;
+    hn::Store(hn::Add(sum0, hn::Load(d, sum)), d, sum);
+    hn::Store(hn::Add(sum1, hn::Load(d, sum + N)), d, sum + N);
   }
 }
 

@@ -3,6 +3,7 @@
 // SIMD target or threads. The vector twin is src/kernels/dropout-inl.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -26,7 +27,9 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint6
 }
 
 // A weight is kept if its random word is at least this. Probabilities are multiples of 2^-32.
-inline uint32_t dropout_threshold(double dropout) { return static_cast<uint32_t>(std::lround(dropout * 4294967296.0)); }
+inline uint32_t dropout_threshold(double dropout) {
+  return static_cast<uint32_t>(std::min<long long>(std::llround(dropout * 4294967296.0), 0xFFFFFFFF));
+}
 
 // One Philox block serves the keys j0 + lane + 8 w, w = 0..3, of a run of 32 keys that starts at a multiple of 32: eight neighbouring
 // keys are eight neighbouring counters, as SIMD code wants them.
