@@ -84,8 +84,12 @@ HWY_INLINE V NormalTail(D d, V a, V e) {
 
 // kHasZeros: h(x) == 0 on a whole half-line, and h'(x) == 0 wherever h(x) == 0, so that work behind a zero weight can be skipped.
 // kInTile: so cheap that the score tile applies it to its registers; the others get a pass of their own over the stored tile.
+// kSlope: how the backward pass comes by h'(x) once h(x) is stored.
+enum class Slope { kStored, kPositiveWeight, kOne };
+
 struct Relu {
   static constexpr bool kHasZeros = true, kInTile = true;
+  static constexpr Slope kSlope = Slope::kPositiveWeight;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return MaxZero(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     slope = hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1));
@@ -95,6 +99,7 @@ struct Relu {
 
 struct Relu2 {
   static constexpr bool kHasZeros = true, kInTile = true;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     const V r = Relu::value(d, x);
     return hn::Mul(r, r);
@@ -108,6 +113,7 @@ struct Relu2 {
 
 struct Relu6 {
   static constexpr bool kHasZeros = true, kInTile = true;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     const V r = MaxZero(d, x), six = hn::Set(d, 6);
     return hn::IfThenElse(hn::Gt(r, six), six, r);
@@ -120,6 +126,7 @@ struct Relu6 {
 
 struct Identity {
   static constexpr bool kHasZeros = false, kInTile = true;
+  static constexpr Slope kSlope = Slope::kOne;
   template <class D, class V> static HWY_INLINE V value(D, V x) { return x; }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     slope = hn::Set(d, 1);
@@ -129,6 +136,7 @@ struct Identity {
 
 struct Sigmoid {
   static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return Logistic(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     V one_minus;
@@ -140,6 +148,7 @@ struct Sigmoid {
 
 struct Silu {
   static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Mul(x, Logistic(d, x)); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     V one_minus;
@@ -152,6 +161,7 @@ struct Silu {
 
 struct Softplus {
   static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     return hn::Add(Relu::value(d, x), hn::Log1p(d, SafeExp(d, hn::Neg(hn::Abs(x)))));
   }
@@ -167,6 +177,7 @@ struct Softplus {
 // x Phi(x); Phi'(x) = exp(-x^2/2) / sqrt(2 pi)
 struct Gelu {
   static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V cdf(D d, V x, V& e) {
     using T = hn::TFromD<D>;
     const V a = hn::Abs(x);
@@ -190,6 +201,7 @@ struct Gelu {
 // x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3)
 struct GeluTanh {
   static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V gate(D d, V x, V xx, V& one_minus) {
     using T = hn::TFromD<D>;
     const V inner = hn::MulAdd(hn::Mul(x, xx), hn::Set(d, static_cast<T>(0.044715)), x);

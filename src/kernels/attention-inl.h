@@ -164,28 +164,28 @@ struct ScoreKernels {
   bool has_zeros;
 };
 
-template <class H, bool kSlopes, typename T>
+template <class H, int64_t kKeys, bool kSlopes, typename T>
 ScoreKernels<T> MakeScoreKernels() {
   if constexpr (H::kInTile) {
-    return {HINGE_BY_ROWS(ScoreTile, H, kSlopes, T), nullptr, H::kHasZeros};
+    return {HINGE_BY_ROWS(ScoreTile, H, kKeys, kSlopes, T), nullptr, H::kHasZeros};
   } else {
-    return {HINGE_BY_ROWS(ScoreTile, Identity, kSlopes, T), ActivateTile<H, kSlopes, T>, false};
+    return {HINGE_BY_ROWS(ScoreTile, Identity, kKeys, false, T), ActivateTile<H, kKeys, kSlopes, T>, false};
   }
 }
 
-// SoftmaxStandIn: forward wants raw scores for softmax's own pass; in backward its weight is e^x at x - lse.
-template <bool kSlopes, typename T, class SoftmaxStandIn>
-ScoreKernels<T> ScoreKernelsFor(Activation h) {
+// Calls make.template operator()<H>() with the class of the activation; softmax has a stand-in.
+template <class SoftmaxStandIn, class Make>
+auto WithActivation(Activation h, const Make& make) {
   switch (h) {
 #define HINGE_CASE(name, cls) \
   case Activation::name:      \
-    return MakeScoreKernels<cls, kSlopes, T>();
+    return make.template operator()<cls>();
     HINGE_FOR_EACH_POINTWISE_ACTIVATION(HINGE_CASE)
 #undef HINGE_CASE
     case Activation::softmax:
       break;
   }
-  return MakeScoreKernels<SoftmaxStandIn, kSlopes, T>();
+  return make.template operator()<SoftmaxStandIn>();
 }
 
 // WeightedRows by height; a null list means the keys 0 .. count-1.

@@ -35,8 +35,28 @@ inline constexpr int64_t kTasksPerStep = 64;
 // The weight of softmax as a function of x - lse, which rounding may bring above 0 when scores are huge.
 struct SoftmaxWeight {
   static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return SafeExp(d, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Zero(d), x)); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) { return slope = value(d, x); }
+};
+
+template <typename T>
+struct BackwardKernels {
+  using Gradient = void (*)(const T*, int64_t, const T*, int64_t, const T*, const T*, T*, T*);
+  ScoreKernels<T> score;
+  Gradient gradient[kTileRows + 1];
+};
+
+// Slopes are stored where the weights do not tell them, and always where rows are finished one by one (general).
+template <typename T>
+struct MakeBackwardKernels {
+  bool general;
+  template <class H>
+  BackwardKernels<T> operator()() const {
+    if (!general && H::kSlope != Slope::kStored)
+      return {MakeScoreKernels<H, kBackwardKeys, false, T>(), HINGE_BY_ROWS(GradientTile, H::kSlope, T)};
+    return {MakeScoreKernels<H, kBackwardKeys, true, T>(), HINGE_BY_ROWS(GradientTile, Slope::kStored, T)};
+  }
 };
 
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
@@ -101,9 +121,10 @@ template <typename T>
 class Backward {
  public:
   Backward(const Plan& plan, const AttentionBackward<T>& io)
-      : plan_(plan), io_(io), kernels_(ScoreKernelsFor<true, T, SoftmaxWeight>(plan.rule.h)),
-        row_sums_(!plan.softmax && (io.dgain || io.dbias || io.dalpha)),
-        general_(row_sums_ || io.grad_weight_log || plan.rule.dropout > 0), threshold_(dropout_threshold(plan.rule.dropout)) {
+      : plan_(plan), io_(io), row_sums_(!plan.softmax && (io.dgain || io.dbias || io.dalpha)),
+        general_(row_sums_ || io.grad_weight_log || plan.rule.dropout > 0),
+        kernels_(WithActivation<SoftmaxWeight>(plan.rule.h, MakeBackwardKernels<T>{general_})),
+        threshold_(dropout_threshold(plan.rule.dropout)) {
     if (row_sums_) {
       sum_hg_.assign(static_cast<size_t>(plan.shape.B * plan.shape.Hq * plan.shape.Lq), 0.0);
       sum_dx_ = sum_hg_;
@@ -316,8 +337,6 @@ class Backward {
   // Row tiles [tile0, tile0 + tiles) of the chunk against the keys [k0, k1).
   HWY_NOINLINE void Block(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
                           int64_t k1, int64_t chunk_begin, int64_t chunk_end, const T* pack, BackwardScratch<T>& s, SkipCount& skipped) {
-    using GradientFunction = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*);
-    static constexpr GradientFunction kGradient[] = HINGE_BY_ROWS(GradientTile, T);
     const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize<T>(plan_, seq.seen);
     TileKeys<T> keys[kBlockTiles];
     uint32_t* list_ends[kBlockTiles];
@@ -332,22 +351,22 @@ class Backward {
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
         const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
-        list_ends[t] = kernels_.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.shift + slot, s.weights + at,
+        list_ends[t] = kernels_.score.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.shift + slot, s.weights + at,
                                                         s.slopes + at, static_cast<uint32_t>(j), list_ends[t]);
       }
-    if (kernels_.activate)
+    if (kernels_.score.activate)
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t at = t * kTileRows * kBackwardKeys;
-        kernels_.activate(s.weights + at, s.slopes + at, keys[t].rows, keys[t].most());
+        kernels_.score.activate(s.weights + at, s.slopes + at, keys[t].padded, keys[t].most());
       }
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
         const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
-        kGradient[keys[t].padded](s.grad + slot * pd, pd, pack + score_size + (k0 + j) * depth, depth,
-                                  s.grad_shift + slot, s.slopes + at, general_ ? s.raw + at : nullptr);
+        kernels_.gradient[keys[t].padded](s.grad + slot * pd, pd, pack + score_size + (k0 + j) * depth, depth, s.grad_shift + slot,
+                                          s.weights + at, s.slopes + at, general_ ? s.raw + at : nullptr);
       }
-    if (kernels_.has_zeros)
+    if (kernels_.score.has_zeros)
       for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
     if (general_) RowPasses(seq, head, all, first_tile, tile0, tiles, k0, keys, s);
     if (plan_.gain(head) == 0 && !plan_.softmax) {
@@ -432,9 +451,9 @@ class Backward {
 
   const Plan& plan_;
   const AttentionBackward<T>& io_;
-  ScoreKernels<T> kernels_;
   bool row_sums_;  // sums over keys are wanted for dgain, dbias, dalpha
   bool general_;   // G is finished row by row rather than in the tile
+  BackwardKernels<T> kernels_;
   uint32_t threshold_;
   std::vector<double> sum_hg_, sum_dx_;  // [B, Hq, Lq]: sum_j h_ij G_ij and sum_j dx_ij
 };

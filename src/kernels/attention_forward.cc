@@ -123,12 +123,21 @@ HWY_INLINE void MultiplyRun(T* HWY_RESTRICT x, const T* HWY_RESTRICT by, int64_t
   for (int64_t j = 0; j < count; j += N) hn::Store(hn::Mul(hn::Load(d, x + j), hn::Load(d, by + j)), d, x + j);
 }
 
+// Softmax's own pass wants raw scores: the identity stands in for it.
+template <typename T>
+struct MakeForwardKernels {
+  template <class H>
+  ScoreKernels<T> operator()() const {
+    return MakeScoreKernels<H, kForwardKeys, false, T>();
+  }
+};
+
 // One call of attention_forward.
 template <typename T>
 class Forward {
  public:
   Forward(const Plan& plan, const AttentionForward<T>& io)
-      : plan_(plan), io_(io), kernels_(ScoreKernelsFor<false, T, Identity>(plan.rule.h)),
+      : plan_(plan), io_(io), kernels_(WithActivation<Identity>(plan.rule.h, MakeForwardKernels<T>{})),
         statistics_(io.weight_sum || io.weight_log || io.zero_share),
         threshold_(dropout_threshold(plan.rule.dropout)) {}
 

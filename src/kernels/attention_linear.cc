@@ -260,11 +260,11 @@ class LinearOrder {
       PackWidthRow(At(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), D, packed + j * NR, cut.chunk * NR);
   }
 
-  // scores[r][0 .. most) = left_r . key + init_r, into a weight tile.
-  void ScoreRun(const TileKeys<T>& keys, const T* left, const T* panels, const T* init, T* scores) const {
-    using F = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*);
-    static constexpr F kByRows[] = {nullptr, GradientTile<1, T>, nullptr, nullptr, GradientTile<4, T>, GradientTile<5, T>, GradientTile<6, T>};
-    for (int64_t j = 0; j < keys.most(); j += NR) kByRows[keys.padded](left, pd, panels + j * D, D, init, nullptr, scores + j);
+  // scores[r][0 .. most) = left_r . key + shift_r, into a weight tile.
+  void ScoreRun(const TileKeys<T>& keys, const T* left, const T* panels, const T* shift, T* scores) const {
+    static const ScoreKernels<T> kernels = MakeScoreKernels<Identity, kBackwardKeys, false, T>();
+    for (int64_t j = 0; j < keys.most(); j += NR)
+      kernels.by_rows[keys.padded](left, pd, panels + j * D, D, shift, scores + j, nullptr, 0, nullptr);
   }
 
   // sums += weights x the width panels of the keys; first the keys that all rows of the tile see, then each row's own.
@@ -310,7 +310,7 @@ template <typename T>
 struct LinearForwardScratch {
   LinearRows<T> left, right;
   T* sums;            // [tile][slot][padded_depth]
-  T *init, *factor;   // [tile][slot]: b_i, c_i
+  T *shift, *factor;  // [tile][slot]: b_i, c_i
   T* scores;          // a weight tile
   double* score_sum;  // [tile][slot]: of the pairs done one by one
   T *k_panels, *v_panels;
@@ -374,7 +374,7 @@ class LinearForward : LinearOrder<T> {
       Base::CarveRows(carver, s.left);
       Base::CarveRows(carver, s.right);
       s.sums = carver.take<T>(kLinearRows * pd);
-      for (T** column : {&s.init, &s.factor}) *column = carver.take<T>(kLinearRows);
+      for (T** column : {&s.shift, &s.factor}) *column = carver.take<T>(kLinearRows);
       s.scores = carver.take<T>(Base::kPiece);
       s.score_sum = carver.take<double>(kLinearRows);
       s.k_panels = carver.take<T>(PackedScoresSize<T>(plan_, chunk));
@@ -422,13 +422,13 @@ class LinearForward : LinearOrder<T> {
     for (int64_t t = 0; t < tiles.parts; ++t) {
       for (int64_t r = 0; r < PaddedRows<T>(tiles.size(t)); ++r) {
         const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r;
-        s.init[slot] = 0;
+        s.shift[slot] = 0;
         s.score_sum[slot] = 0;
         if (r >= tiles.size(t)) continue;
         lengths.set_row(i);
-        s.init[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+        s.shift[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
         s.factor[slot] = static_cast<T>(plan_.gain(head) * lengths.power());
-        Base::LoadRow(At(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.init[slot], t, r, to);
+        Base::LoadRow(At(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, to);
       }
       Base::PadTile(tiles.size(t), t, to);
     }
@@ -442,7 +442,7 @@ class LinearForward : LinearOrder<T> {
         const int64_t slot = t * kTileRows, at = k - cut.chunk_begin(c);
         keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
         if (keys.most() == 0) continue;
-        Base::ScoreRun(keys, s.left.rows + slot * pd, s.k_panels + at * D, s.init + slot, s.scores);
+        Base::ScoreRun(keys, s.left.rows + slot * pd, s.k_panels + at * D, s.shift + slot, s.scores);
         Base::AddWeighted(keys, s.scores, s.v_panels + at * NR, cut.chunk * NR, s.sums + slot * pd);
         if (io_.weight_sum)
           for (int r = 0; r < keys.rows; ++r) s.score_sum[slot + r] += SumOfRun(s.scores + r * kBackwardKeys, keys.own[r]);
@@ -458,7 +458,7 @@ class LinearForward : LinearOrder<T> {
         const int64_t row = seq.q_begin + first + tiles.begin(t) + r, slot = t * kTileRows + r;
         WriteRow<false>(s.sums + slot * pd, D, s.factor[slot], At(io_.out, seq.b, head, row));
         if (!io_.weight_sum) continue;
-        double sum = s.score_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.init[slot]);
+        double sum = s.score_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.shift[slot]);
         if (key_sum) sum += DotPadded(s.left.rows + slot * pd, key_sum, pd);
         io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row] = static_cast<T>(static_cast<double>(s.factor[slot]) * sum);
       }
@@ -472,7 +472,7 @@ template <typename T>
 struct LinearBackwardScratch {
   LinearRows<T> q, grad;           // q' and G'
   T* dq;                           // [tile][slot][padded_depth], without scale
-  T *init, *grad_init;             // [tile][slot]: b_i, c_i grad_weight_sum_i
+  T *shift, *grad_shift;           // [tile][slot]: b_i, c_i grad_weight_sum_i
   T *scores, *dx;                  // weight tiles
   double* dx_sum;                  // [tile][slot]: of the pairs done one by one
   T *k_scores, *v_scores, *k_panels;  // a chunk, packed
@@ -567,7 +567,7 @@ class LinearBackward : LinearOrder<T> {
       Base::CarveRows(carver, s.q);
       Base::CarveRows(carver, s.grad);
       s.dq = carver.take<T>(kLinearRows * pd);
-      for (T** column : {&s.init, &s.grad_init}) *column = carver.take<T>(kLinearRows);
+      for (T** column : {&s.shift, &s.grad_shift}) *column = carver.take<T>(kLinearRows);
       for (T** tile : {&s.scores, &s.dx}) *tile = carver.take<T>(Base::kPiece);
       s.dx_sum = carver.take<double>(kLinearRows);
       for (T** panels : {&s.k_scores, &s.v_scores}) *panels = carver.take<T>(PackedScoresSize<T>(plan_, chunk));
@@ -617,17 +617,17 @@ class LinearBackward : LinearOrder<T> {
     for (int64_t t = 0; t < tiles.parts; ++t) {
       for (int64_t r = 0; r < PaddedRows<T>(tiles.size(t)); ++r) {
         const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r, row = seq.q_begin + i;
-        s.init[slot] = s.grad_init[slot] = 0;
+        s.shift[slot] = s.grad_shift[slot] = 0;
         s.dx_sum[slot] = 0;
         if (r >= tiles.size(t)) continue;
         lengths.set_row(i);
         const double c = EffectiveGain(head) * lengths.power();
-        s.init[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+        s.shift[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
         if (io_.grad_weight_sum)
-          s.grad_init[slot] =
+          s.grad_shift[slot] =
               static_cast<T>(c * static_cast<double>(io_.grad_weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row]));
-        Base::LoadRow(At(io_.q, seq.b, head, row), static_cast<T>(plan_.rule.scale), s.init[slot], t, r, s.q);
-        Base::LoadRow(At(io_.grad_out, seq.b, head, row), static_cast<T>(c), s.grad_init[slot], t, r, s.grad);
+        Base::LoadRow(At(io_.q, seq.b, head, row), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, s.q);
+        Base::LoadRow(At(io_.grad_out, seq.b, head, row), static_cast<T>(c), s.grad_shift[slot], t, r, s.grad);
       }
       Base::PadTile(tiles.size(t), t, s.q);
       Base::PadTile(tiles.size(t), t, s.grad);
@@ -695,13 +695,13 @@ class LinearBackward : LinearOrder<T> {
         const int64_t slot = t * kTileRows, at = k - cut.chunk_begin(c);
         keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
         if (keys.most() == 0) continue;
-        Base::ScoreRun(keys, s.grad.rows + slot * pd, s.v_scores + at * D, s.grad_init + slot, s.dx);
+        Base::ScoreRun(keys, s.grad.rows + slot * pd, s.v_scores + at * D, s.grad_shift + slot, s.dx);
         Base::AddWeighted(keys, s.dx, s.k_panels + at * NR, cut.chunk * NR, s.dq + slot * pd);
         if (row_sums_)
           for (int r = 0; r < keys.rows; ++r) s.dx_sum[slot + r] += SumOfRun(s.dx + r * kBackwardKeys, keys.own[r]);
         if (plan_.gain(head) == 0) continue;
         Base::AddSpread(keys, s.dx, s.q.rows + slot * pd, s.dk + at * NR, PanelSize(cut));
-        Base::ScoreRun(keys, s.q.rows + slot * pd, s.k_scores + at * D, s.init + slot, s.scores);
+        Base::ScoreRun(keys, s.q.rows + slot * pd, s.k_scores + at * D, s.shift + slot, s.scores);
         Base::AddSpread(keys, s.scores, s.grad.rows + slot * pd, s.dv + at * NR, PanelSize(cut));
       }
   }
@@ -713,9 +713,9 @@ class LinearBackward : LinearOrder<T> {
     for (int64_t t = 0; t < tiles.parts; ++t)
       for (int64_t r = 0; r < tiles.size(t); ++r) {
         const int64_t slot = t * kTileRows + r;
-        double dx = s.dx_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.grad_init[slot]);
+        double dx = s.dx_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.grad_shift[slot]);
         if (value_sum) dx += DotPadded(s.grad.rows + slot * pd, value_sum, pd);
-        const double hg = DotPadded(s.q.rows + slot * pd, s.dq + slot * pd, pd) + static_cast<double>(s.init[slot]) * dx;
+        const double hg = DotPadded(s.q.rows + slot * pd, s.dq + slot * pd, pd) + static_cast<double>(s.shift[slot]) * dx;
         lengths.set_row(first + tiles.begin(t) + r);
         sums.gain += hg / EffectiveGain(head);
         sums.bias += dx;

@@ -108,11 +108,10 @@ HWY_INLINE int PaddedRows(int64_t rows) {
 //   shift [MR] the bias of each row, added last: a sum that started there would round at its size
 //   weights, slopes: into weight tiles, at the panel's first key
 // Appends to `list` the keys of the panel, counted from first_key, for which any row's weight is non-zero; returns the list's new end.
-template <int MR, class H, bool kSlopes, typename T>
+template <int MR, class H, int64_t kKeys, bool kSlopes, typename T>
 HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
                                  const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t first_key,
                                  uint32_t* HWY_RESTRICT list) {
-  constexpr int64_t kKeys = kSlopes ? kBackwardKeys : kForwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -155,9 +154,8 @@ HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, c
 }
 
 // h of the scores x in [rows] of a weight tile, and h' into slopes if asked, for the first `keys` keys and up to a vector's end.
-template <class H, bool kSlopes, typename T>
+template <class H, int64_t kKeys, bool kSlopes, typename T>
 HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int rows, int64_t keys) {
-  constexpr int64_t kKeys = kSlopes ? kBackwardKeys : kForwardKeys;
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < rows; ++r)
@@ -172,11 +170,12 @@ HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int ro
     }
 }
 
-// The second tile of the backward pass:  dp = left . panel. With raw == nullptr, (dp + shift) * slopes replaces the slopes; otherwise dp
-// goes to raw and the slopes stay.
-template <int MR, typename T>
+// The second tile of the backward pass:  dp = left . panel. With raw == nullptr, gradients = (dp + shift) h'(x), where h' is what
+// `gradients` holds or follows from the weights (kSlope); otherwise dp goes to raw and `gradients` stays.
+template <int MR, Slope kSlope, typename T>
 HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                               const T* HWY_RESTRICT shift, T* HWY_RESTRICT slopes, T* HWY_RESTRICT raw) {
+                               const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients,
+                               T* HWY_RESTRICT raw) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -185,12 +184,20 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   HINGE_ROWS(HINGE_DECLARE)
   HINGE_DOT
   if (raw == nullptr) {
-#define HINGE_FINISH(r)                                                                          \
-  if constexpr (MR > r) {                                                                        \
-    T* s = slopes + r * kKeys;                                                                   \
-    const V by = hn::Set(d, shift[r]);                                                           \
-    hn::Store(hn::Mul(hn::Add(a##r, by), hn::Load(d, s)), d, s);                                 \
-    hn::Store(hn::Mul(hn::Add(b##r, by), hn::Load(d, s + N)), d, s + N);                         \
+#define HINGE_FINISH(r)                                                                                      \
+  if constexpr (MR > r) {                                                                                    \
+    const V by = hn::Set(d, shift[r]);                                                                       \
+    a##r = hn::Add(a##r, by);                                                                                \
+    b##r = hn::Add(b##r, by);                                                                                \
+    if constexpr (kSlope == Slope::kStored) {                                                                \
+      a##r = hn::Mul(a##r, hn::Load(d, gradients + r * kKeys));                                              \
+      b##r = hn::Mul(b##r, hn::Load(d, gradients + r * kKeys + N));                                          \
+    } else if constexpr (kSlope == Slope::kPositiveWeight) {                                                 \
+      a##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys), zero), a##r);                       \
+      b##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys + N), zero), b##r);                   \
+    }                                                                                                        \
+    hn::Store(a##r, d, gradients + r * kKeys);                                                               \
+    hn::Store(b##r, d, gradients + r * kKeys + N);                                                           \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
