@@ -66,7 +66,7 @@ struct Plan {
   const AttentionShape& shape;
   const AttentionRule& rule;
   int64_t NR, padded_depth, width_panels, group;
-  std::vector<Sequence> sequences;  // those with rows
+  std::vector<Sequence> sequences;  // the most work first
   int64_t longest_seen = 0;
   bool softmax;
 
@@ -146,14 +146,9 @@ void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows
     PackWidthRow(At(rows, seq.b, kv_head, seq.k_begin + j), plan.shape.D, packed + j * plan.NR, seq.seen * plan.NR);
 }
 
-template <typename T>
-int64_t PackedScoresSize(const Plan& plan, int64_t keys) {
-  return RoundUp(keys, plan.NR) * plan.shape.D;
-}
-template <typename T>
-int64_t PackedWidthsSize(const Plan& plan, int64_t keys) {
-  return keys * plan.padded_depth;
-}
+// Elements of the packed arrays of one head.
+HWY_INLINE int64_t PackedScoresSize(const Plan& plan, int64_t keys) { return RoundUp(keys, plan.NR) * plan.shape.D; }
+HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys) { return keys * plan.padded_depth; }
 
 // Scores and activation of one h: a tile of scores, in which cheap activations are applied at once; the others have `activate`.
 template <typename T>

@@ -136,7 +136,7 @@ class Backward {
     const int64_t units = plan_.units();
     if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
 
-    const int64_t packed = 2 * PackedScoresSize<T>(plan_, plan_.longest_seen) + PackedWidthsSize<T>(plan_, plan_.longest_seen);
+    const int64_t packed = 2 * PackedScoresSize(plan_, plan_.longest_seen) + PackedWidthsSize(plan_, plan_.longest_seen);
     const bool split = SplitsUnits(units, workers);
     const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
     std::vector<BackwardScratch<T>> scratch(static_cast<size_t>(workers));
@@ -212,7 +212,7 @@ class Backward {
   // Keys [begin, end) of a unit: score panels of k and of v, then width panels of k.
   void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
     const Sequence& seq = plan_.unit_sequence(unit);
-    const int64_t kv_head = plan_.unit_kv_head(unit), size = PackedScoresSize<T>(plan_, seq.seen);
+    const int64_t kv_head = plan_.unit_kv_head(unit), size = PackedScoresSize(plan_, seq.seen);
     PackScores(plan_, seq, io_.k, kv_head, begin, end, T{1}, pack);
     PackScores(plan_, seq, io_.v, kv_head, begin, end, T{1}, pack + size);
     PackWidths(plan_, seq, io_.k, kv_head, begin, end, pack + 2 * size);
@@ -337,7 +337,7 @@ class Backward {
   // Row tiles [tile0, tile0 + tiles) of the chunk against the keys [k0, k1).
   HWY_NOINLINE void Block(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
                           int64_t k1, int64_t chunk_begin, int64_t chunk_end, const T* pack, BackwardScratch<T>& s, SkipCount& skipped) {
-    const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize<T>(plan_, seq.seen);
+    const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize(plan_, seq.seen);
     TileKeys<T> keys[kBlockTiles];
     uint32_t* list_ends[kBlockTiles];
     int64_t most = 0;

@@ -147,7 +147,7 @@ class Forward {
     const int64_t heads = plan_.shape.B * plan_.shape.Hq;
     if (io_.skipped) std::fill_n(io_.skipped, heads, SkipCount{});
 
-    const int64_t packed = PackedScoresSize<T>(plan_, plan_.longest_seen) + PackedWidthsSize<T>(plan_, plan_.longest_seen);
+    const int64_t packed = PackedScoresSize(plan_, plan_.longest_seen) + PackedWidthsSize(plan_, plan_.longest_seen);
     const bool split = SplitsUnits(units, workers);
     const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
     std::vector<ForwardScratch<T>> scratch(static_cast<size_t>(workers));
@@ -206,7 +206,7 @@ class Forward {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t kv_head = plan_.unit_kv_head(unit);
     PackScores(plan_, seq, io_.k, kv_head, begin, end, static_cast<T>(plan_.rule.scale), pack);
-    if (!ReadsValuesInPlace(seq)) PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize<T>(plan_, seq.seen));
+    if (!ReadsValuesInPlace(seq)) PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize(plan_, seq.seen));
   }
 
   // One block of row tiles of one query head against all its keys.
@@ -218,7 +218,7 @@ class Forward {
     const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
     const int64_t depth = plan_.shape.D, NR = plan_.NR;
     const bool values_in_place = ReadsValuesInPlace(seq);
-    const T* values = values_in_place ? At(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize<T>(plan_, seq.seen);
+    const T* values = values_in_place ? At(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen);
     const int64_t value_row = values_in_place ? io_.v.stride_l : NR, value_panel = values_in_place ? NR : seq.seen * NR;
 
     Place places[kBlockTiles];

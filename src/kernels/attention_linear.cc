@@ -377,8 +377,8 @@ class LinearForward : LinearOrder<T> {
       for (T** column : {&s.shift, &s.factor}) *column = carver.take<T>(kLinearRows);
       s.scores = carver.take<T>(Base::kPiece);
       s.score_sum = carver.take<double>(kLinearRows);
-      s.k_panels = carver.take<T>(PackedScoresSize<T>(plan_, chunk));
-      s.v_panels = carver.take<T>(PackedWidthsSize<T>(plan_, chunk));
+      s.k_panels = carver.take<T>(PackedScoresSize(plan_, chunk));
+      s.v_panels = carver.take<T>(PackedWidthsSize(plan_, chunk));
     }
     return carver.take<T>(sums);
   }
@@ -570,8 +570,8 @@ class LinearBackward : LinearOrder<T> {
       for (T** column : {&s.shift, &s.grad_shift}) *column = carver.take<T>(kLinearRows);
       for (T** tile : {&s.scores, &s.dx}) *tile = carver.take<T>(Base::kPiece);
       s.dx_sum = carver.take<double>(kLinearRows);
-      for (T** panels : {&s.k_scores, &s.v_scores}) *panels = carver.take<T>(PackedScoresSize<T>(plan_, chunk));
-      s.k_panels = carver.take<T>(PackedWidthsSize<T>(plan_, chunk));
+      for (T** panels : {&s.k_scores, &s.v_scores}) *panels = carver.take<T>(PackedScoresSize(plan_, chunk));
+      s.k_panels = carver.take<T>(PackedWidthsSize(plan_, chunk));
       for (T** panels : {&s.dk, &s.dv}) *panels = carver.take<T>((chunk + kTileRows) * pd);
     }
     return carver.take<T>(sums);
