@@ -1,0 +1,19 @@
+// An error in the data themselves: a file that is missing, empty, cut short or corrupt.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace hinge::data {
+
+struct DataError : std::runtime_error {
+  // `file` may also be "file #index". The message is "file: problem".
+  DataError(const std::string& file, const std::string& problem)
+      : std::runtime_error(fmt::format("{}: {}", file, problem)), file(file), problem(problem) {}
+
+  std::string file, problem;
+};
+
+}  // namespace hinge::data

@@ -1,0 +1,118 @@
+// AtomicFile and its neighbours on POSIX calls.
+#include "support/atomic_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+namespace hinge::support {
+namespace {
+
+const char* advice(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT: return "free some space there, or choose another disk";
+    case EFBIG: return "the file is larger than the system allows here (see ulimit -f)";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "choose a folder that you may write to, or change its permissions";
+    case ENOENT:
+    case ENOTDIR: return "check the path: each folder in it must exist";
+    case EMFILE:
+    case ENFILE: return "too many files are open (see ulimit -n)";
+    default: return "check the path and the disk";
+  }
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+void sync_path(const std::string& path, int flags) {
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (descriptor < 0) throw_file_error("open", path);
+  const int failed = ::fsync(descriptor) != 0 ? errno : 0;
+  ::close(descriptor);
+  if (failed != 0) throw_file_error("flush", path, failed);
+}
+
+}  // namespace
+
+void throw_file_error(const char* doing, const std::string& path) { throw_file_error(doing, path, errno); }
+
+void throw_file_error(const char* doing, const std::string& path, int error_number) {
+  throw std::runtime_error(fmt::format("cannot {} '{}': {}; {}", doing, path, std::strerror(error_number), advice(error_number)));
+}
+
+void write_all(int descriptor, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_file_error("write", path);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  if (path_.empty()) throw std::runtime_error("cannot write a file without a name: give a path");
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path_, ignored);
+  if (std::filesystem::is_directory(status))
+    throw std::runtime_error(fmt::format("cannot write '{}': it is a folder; give a file name", path_));
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw std::runtime_error(fmt::format("cannot replace '{}': it is not an ordinary file; give another name", path_));
+
+  static std::atomic<uint64_t> count = 0;
+  do {
+    temporary_ = fmt::format("{}.{}-{}{}", path_, ::getpid(), count++, kPartialSuffix);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) throw_file_error("create", path_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, path_); }
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) throw_file_error("flush", path_);
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw_file_error("rename to", path_);
+  ::close(descriptor_);
+  descriptor_ = -1;
+  sync_folder(folder_of(path_));
+}
+
+std::string read_file(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw_file_error("open", path);
+  std::string text;
+  char buffer[1 << 16];
+  ssize_t got = 0;
+  int failed = 0;
+  do {
+    got = ::read(descriptor, buffer, sizeof buffer);
+    if (got > 0) text.append(buffer, static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) failed = errno;
+  } while (got != 0 && failed == 0);
+  ::close(descriptor);
+  if (failed != 0) throw_file_error("read", path, failed);
+  return text;
+}
+
+void sync_file(const std::string& path) { sync_path(path, O_RDONLY); }
+void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
+
+}  // namespace hinge::support

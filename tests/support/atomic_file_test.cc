@@ -1,0 +1,86 @@
+// Files appear whole or not at all, and what cannot be written says why.
+#include "support/atomic_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "file_size_limit.h"
+#include "temporary_folder.h"
+
+namespace hinge::support {
+namespace {
+
+class AtomicFileTest : public TemporaryFolderTest {};
+
+TEST_F(AtomicFileTest, ReplacesOnCommitOnly) {
+  put("result", "old");
+  {
+    AtomicFile abandoned(path("result"));
+    abandoned.write("half");
+    EXPECT_EQ(content("result"), "old");
+  }
+  EXPECT_EQ(files(), 1u);
+  AtomicFile file(path("result"));
+  file.write("n");
+  file.commit("ew");
+  EXPECT_EQ(content("result"), "new");
+  EXPECT_EQ(read_file(path("result")), "new");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(AtomicFileTest, TwoWritersOfOneFileDoNotMix) {
+  AtomicFile first(path("result")), second(path("result"));
+  first.write("first");
+  second.write("second");
+  second.commit();
+  first.commit();
+  EXPECT_EQ(content("result"), "first");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(AtomicFileTest, HasThePermissionsOfAnOrdinaryFile) {
+  AtomicFile(path("result")).commit("x");
+  put("ordinary", "x");
+  struct stat ours {
+  }, ordinary{};
+  ::stat(path("result").c_str(), &ours);
+  ::stat(path("ordinary").c_str(), &ordinary);
+  EXPECT_EQ(ours.st_mode, ordinary.st_mode);
+}
+
+TEST_F(AtomicFileTest, SaysWhyItCannot) {
+  EXPECT_TRUE(mentions(error_of([&] { AtomicFile file(path("missing/result")); }), {"missing/result", "No such file"}));
+  EXPECT_TRUE(mentions(error_of([&] { AtomicFile file(folder_.string()); }), {"it is a folder"}));
+  EXPECT_TRUE(mentions(error_of([&] { AtomicFile file("/dev/null"); }), {"not an ordinary file"}));
+  EXPECT_TRUE(mentions(error_of([&] { AtomicFile file(""); }), {"without a name"}));
+  EXPECT_TRUE(mentions(error_of([&] { read_file(path("missing")); }), {"missing", "No such file"}));
+  EXPECT_TRUE(mentions(error_of([&] { read_file(folder_.string()); }), {"Is a directory"}));
+}
+
+TEST_F(AtomicFileTest, SaysThatAFolderIsUnwritable) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  ::chmod(folder_.c_str(), 0500);
+  EXPECT_TRUE(mentions(error_of([&] { AtomicFile file(path("result")); }), {"Permission denied", "may write"}));
+  ::chmod(folder_.c_str(), 0700);
+}
+
+TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskIsFull) {
+  put("result", "old");
+  {
+    const FileSizeLimit limit(1000);
+    const std::string message = error_of([&] { AtomicFile(path("result")).commit(std::string(5000, 'x')); });
+    EXPECT_TRUE(mentions(message, {"result", "File too large"}));
+  }
+  EXPECT_EQ(content("result"), "old");
+  EXPECT_EQ(files(), 1u);
+  const int full = ::open("/dev/full", O_WRONLY);
+  EXPECT_TRUE(mentions(error_of([&] { write_all(full, "x", "/dev/full"); }), {"No space left", "free some space"}));
+  ::close(full);
+}
+
+}  // namespace
+}  // namespace hinge::support
