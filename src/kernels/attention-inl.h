@@ -42,7 +42,7 @@ struct Parts {
 };
 
 // Keys [begin, end) cut likewise, but at multiples of kKeyStep: whole panels, and whole runs of dropout.
-inline constexpr int64_t kKeyStep = 32;
+inline constexpr int64_t kKeyStep = 64;
 struct KeyParts {
   int64_t begin_, end_, parts, step;
   KeyParts(int64_t begin, int64_t end, int64_t most)
@@ -153,7 +153,7 @@ HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys) { return key
 // Scores and activation of one h: a tile of scores, in which cheap activations are applied at once; the others have `activate`.
 template <typename T>
 struct ScoreKernels {
-  using Score = uint32_t* (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t, uint32_t*);
+  using Score = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*);
   Score by_rows[kTileRows + 1];
   void (*activate)(T*, T*, int, int64_t);  // null: done in the tile
   bool has_zeros;
@@ -224,16 +224,72 @@ struct TileKeys {
     count = common;
   }
 
-  // `begin`, `end`: the keys with any non-zero weight, ascending.
-  void set_list(const uint32_t* begin, const uint32_t* end, SkipCount& skipped) {
-    while (end > begin && static_cast<int64_t>(end[-1]) >= common) --end;
-    const int64_t listed = end - begin;
-    skipped.groups += common;
-    if (listed > common - common / 16) return;
-    skipped.skipped += common - listed;
-    list = begin;
+  // masks: per panel of NR keys, those that any row gives a weight other than zero. Makes the list, if it pays, in `buffer`; returns how
+  // many keys that leaves out.
+  int64_t set_list(const uint32_t* masks, int64_t NR, uint32_t* buffer) {
+    const auto mask_of = [&](int64_t first) { return Bits(masks[first / NR], std::min(NR, common - first)); };
+    int64_t listed = 0;
+    for (int64_t first = 0; first < common; first += NR) listed += static_cast<int64_t>(hwy::PopCount(uint64_t{mask_of(first)}));
+    if (listed > common - common / 16) return 0;
+    uint32_t* end = buffer;
+    for (int64_t first = 0; first < common; first += NR) end = AppendSetBits(mask_of(first), static_cast<uint32_t>(first), end);
+    list = buffer;
     count = listed;
+    return common - listed;
   }
+
+ private:
+  static uint32_t Bits(uint32_t mask, int64_t n) { return n >= 32 ? mask : mask & ((1u << n) - 1); }
+};
+
+// sums (+)= weights x a width panel of keys, in backward's tiles: the keys that all rows of a tile see, then what later rows of a causal
+// tile see beyond the first one.
+template <typename T>
+void WeightedSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* panel, T* sums, bool add) {
+  const int64_t pd = plan.padded_depth, NR = plan.NR;
+  CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, keys.list, keys.count, panel, NR, sums, pd, add, nullptr);
+  for (int r = 1; r < keys.rows; ++r)
+    if (keys.own[r] > keys.common)
+      CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common,
+                                         panel + keys.common * NR, NR, sums + r * pd, pd, true, nullptr);
+}
+
+// The transposed product into a width panel of the keys, likewise.
+template <typename T>
+void SpreadSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* tile, T* panel) {
+  const int64_t pd = plan.padded_depth, NR = plan.NR;
+  CallSpreadRows<T>(keys.padded, weights, keys.list, keys.count, tile, pd, panel);
+  for (int r = 1; r < keys.rows; ++r)
+    if (keys.own[r] > keys.common)
+      CallSpreadRows<T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common, tile + r * pd, pd,
+                        panel + keys.common * NR);
+}
+
+// Decides, block by block, whether zeros are looked for, and counts what was left out. After a block in which looking brought next to
+// nothing, the following ones do not look for a while.
+class ZeroWatch {
+ public:
+  explicit ZeroWatch(bool has_zeros) : has_zeros_(has_zeros) {}
+  bool look() const { return has_zeros_ && rest_ == 0; }
+  void count(int64_t groups, int64_t skipped) {
+    block_.groups += groups;
+    block_.skipped += skipped;
+  }
+  void end_block(bool looked) {
+    if (looked && block_.skipped * 32 < block_.groups) rest_ = kRest;
+    else if (rest_ > 0) --rest_;
+    total_.groups += block_.groups;
+    total_.skipped += block_.skipped;
+    block_ = {};
+  }
+  // Nothing is counted where there are no exact zeros to look for.
+  SkipCount total() const { return has_zeros_ ? total_ : SkipCount{}; }
+
+ private:
+  static constexpr int kRest = 7;
+  bool has_zeros_;
+  int rest_ = 0;
+  SkipCount block_, total_;
 };
 
 // Several workers may count for one head.

@@ -68,8 +68,9 @@ struct BackwardScratch {
   T *weights, *slopes, *raw;  // [tile of block] weight tiles: h, then h' and later dx, dO' . v
   T *dk, *dv;              // width panels of the key chunk
   T* keep;                 // [kBackwardKeys] dropout of one row
+  uint32_t* masks;         // [tile of block][kBackwardKeys]: per panel, the keys that any row of the tile gives a weight
   uint32_t* lists;         // [tile of block][kListSize]
-  static constexpr int64_t kListSize = kBackwardKeys + 64;  // whole vectors are stored at the end
+  static constexpr int64_t kListSize = kBackwardKeys + 8;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
     constexpr int64_t chunk_slots = kMostChunkTiles * kTileRows, block_slots = kBlockTiles * kTileRows;
@@ -78,6 +79,7 @@ struct BackwardScratch {
     for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_slots * kBackwardKeys);
     for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kMostChunkKeys * plan.padded_depth);
     keep = carver.take<T>(kBackwardKeys);
+    masks = carver.take<uint32_t>(kBlockTiles * kBackwardKeys);
     lists = carver.take<uint32_t>(kBlockTiles * kListSize);
   }
 };
@@ -195,10 +197,10 @@ class Backward {
     bool single;     // one pair makes the whole result: outputs are stored, not added to
     Chunks(const Sequence& seq, int64_t units)
         : tiles(seq.lq), queries(tiles.parts, Limit(tiles.parts, units, kLeastChunkTiles, kMostChunkTiles)),
-          keys(0, seq.seen, Limit(seq.seen, units, kLeastChunkKeys, kMostChunkKeys)), steps(std::max(queries.parts, keys.parts)),
+          keys(0, seq.seen, Limit(seq.seen, units, kLeastChunkKeys, kMostChunkKeys) / kKeyStep * kKeyStep), steps(std::max(queries.parts, keys.parts)),
           single(queries.parts == 1 && keys.parts == 1) {}
     static int64_t Limit(int64_t count, int64_t units, int64_t least, int64_t most) {
-      return std::clamp(CeilDiv(count, CeilDiv(kTasksPerStep, units)), least, most) / kKeyStep * kKeyStep;
+      return std::clamp(CeilDiv(count, CeilDiv(kTasksPerStep, units)), least, most);
     }
   };
 
@@ -246,19 +248,19 @@ class Backward {
     std::fill_n(s.dv, (k_end - k_begin) * plan_.padded_depth, T{0});
     for (int64_t g = 0; g < plan_.group; ++g) {
       const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
-      SkipCount skipped;
+      ZeroWatch watch(kernels_.score.has_zeros);
       LoadRows(seq, head, chunks.tiles, first_tile, tiles, s);
       const KeyParts key_blocks(k_begin, k_end, kBackwardKeys);
       const Parts tile_blocks(tiles, kBlockTiles);
       for (int64_t kb = 0; kb < key_blocks.parts; ++kb)
         for (int64_t tb = 0; tb < tile_blocks.parts; ++tb)
           Block(seq, head, chunks.tiles, first_tile, tile_blocks.begin(tb), tile_blocks.size(tb), key_blocks.begin(kb), key_blocks.end(kb),
-                k_begin, k_end, pack, s, skipped);
+                k_begin, k_end, pack, s, watch);
       for (int64_t tile = 0; tile < tiles; ++tile)
         for (int64_t r = 0; r < chunks.tiles.size(first_tile + tile); ++r)
           Write(chunks.single, s.dq + (tile * kTileRows + r) * plan_.padded_depth, static_cast<T>(plan_.rule.scale),
                 At(io_.dq, seq.b, head, seq.q_begin + chunks.tiles.begin(first_tile + tile) + r));
-      if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], skipped);
+      if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], watch.total());
     }
     WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, io_.dk);
     WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dv, io_.dv);
@@ -286,7 +288,7 @@ class Backward {
   void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, BackwardScratch<T>& s) {
     const int64_t pd = plan_.padded_depth, D = plan_.shape.D;
     RowLengths lengths(plan_, seq, head);
-    const double gain = EffectiveGain(head), bias = plan_.bias(head), inverse_keep = 1 / (1 - plan_.rule.dropout);
+    const double gain = EffectiveGain(head), bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
     const bool zero_gain = plan_.gain(head) == 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t);
@@ -336,23 +338,22 @@ class Backward {
 
   // Row tiles [tile0, tile0 + tiles) of the chunk against the keys [k0, k1).
   HWY_NOINLINE void Block(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
-                          int64_t k1, int64_t chunk_begin, int64_t chunk_end, const T* pack, BackwardScratch<T>& s, SkipCount& skipped) {
+                          int64_t k1, int64_t chunk_begin, int64_t chunk_end, const T* pack, BackwardScratch<T>& s, ZeroWatch& watch) {
     const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize(plan_, seq.seen);
     TileKeys<T> keys[kBlockTiles];
-    uint32_t* list_ends[kBlockTiles];
+    const bool look = watch.look();
     int64_t most = 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t tile = first_tile + tile0 + t;
       keys[t].set_visible(seq, all.begin(tile), all.size(tile), k0, k1 - k0);
-      list_ends[t] = s.lists + t * s.kListSize;
       most = std::max(most, keys[t].most());
     }
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
         const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
-        list_ends[t] = kernels_.score.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.shift + slot, s.weights + at,
-                                                        s.slopes + at, static_cast<uint32_t>(j), list_ends[t]);
+        kernels_.score.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.shift + slot, s.weights + at,
+                                               s.slopes + at, look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
       }
     if (kernels_.score.activate)
       for (int64_t t = 0; t < tiles; ++t) {
@@ -366,8 +367,9 @@ class Backward {
         kernels_.gradient[keys[t].padded](s.grad + slot * pd, pd, pack + score_size + (k0 + j) * depth, depth, s.grad_shift + slot,
                                           s.weights + at, s.slopes + at, general_ ? s.raw + at : nullptr);
       }
-    if (kernels_.score.has_zeros)
-      for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
+    for (int64_t t = 0; t < tiles; ++t)
+      watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kBackwardKeys, NR, s.lists + t * s.kListSize) : 0);
+    watch.end_block(look);
     if (general_) RowPasses(seq, head, all, first_tile, tile0, tiles, k0, keys, s);
     if (plan_.gain(head) == 0 && !plan_.softmax) {
       std::fill_n(s.dq + tile0 * kTileRows * pd, tiles * kTileRows * pd, T{0});
@@ -378,34 +380,15 @@ class Backward {
     const int64_t chunk_keys = chunk_end - chunk_begin;
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles; ++t)
-        WeightedSums(keys[t], s.slopes + t * kTileRows * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
+        WeightedSums(plan_, keys[t], s.slopes + t * kTileRows * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
                      s.dq + (tile0 + t) * kTileRows * pd + p * NR, k0 > chunk_begin);
     for (int64_t p = 0; p < plan_.width_panels; ++p) {
       const int64_t panel = (p * chunk_keys + k0 - chunk_begin) * NR;
       for (int64_t t = 0; t < tiles; ++t)
-        SpreadSums(keys[t], s.weights + t * kTileRows * kBackwardKeys, s.grad + (tile0 + t) * kTileRows * pd + p * NR, s.dv + panel);
+        SpreadSums(plan_, keys[t], s.weights + t * kTileRows * kBackwardKeys, s.grad + (tile0 + t) * kTileRows * pd + p * NR, s.dv + panel);
       for (int64_t t = 0; t < tiles; ++t)
-        SpreadSums(keys[t], s.slopes + t * kTileRows * kBackwardKeys, s.q + (tile0 + t) * kTileRows * pd + p * NR, s.dk + panel);
+        SpreadSums(plan_, keys[t], s.slopes + t * kTileRows * kBackwardKeys, s.q + (tile0 + t) * kTileRows * pd + p * NR, s.dk + panel);
     }
-  }
-
-  // The keys that all rows of a tile see, then what later rows of a causal tile see beyond the first one.
-  void WeightedSums(const TileKeys<T>& keys, const T* weights, const T* panel, T* sums, bool add) {
-    const int64_t pd = plan_.padded_depth, NR = plan_.NR;
-    CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, keys.list, keys.count, panel, NR, sums, pd, add, nullptr);
-    for (int r = 1; r < keys.rows; ++r)
-      if (keys.own[r] > keys.common)
-        CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common,
-                                           panel + keys.common * NR, NR, sums + r * pd, pd, true, nullptr);
-  }
-
-  void SpreadSums(const TileKeys<T>& keys, const T* weights, const T* tile, T* sums) {
-    const int64_t pd = plan_.padded_depth, NR = plan_.NR;
-    CallSpreadRows<T>(keys.padded, weights, keys.list, keys.count, tile, pd, sums);
-    for (int r = 1; r < keys.rows; ++r)
-      if (keys.own[r] > keys.common)
-        CallSpreadRows<T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common, tile + r * pd, pd,
-                          sums + keys.common * NR);
   }
 
   // Dropout, statistics and row sums of one block, row by row.
@@ -416,7 +399,7 @@ class Backward {
         const int64_t n = keys[t].own[r], slot = (tile0 + t) * kTileRows + r, at = (t * kTileRows + r) * kBackwardKeys;
         if (n == 0) continue;
         const int64_t row = seq.q_begin + all.begin(first_tile + tile0 + t) + r, b_head = seq.b * plan_.shape.Hq + head;
-        if (plan_.rule.dropout > 0) DropoutMask(plan_.rule.seed, threshold_, b_head, row, k0, n, s.keep);
+        if (plan_.rule.dropout > 0) DropoutRun<false>(plan_.rule.seed, threshold_, b_head, row, k0, n, s.keep);
         double hg = 0, dx = 0;
         RowGradient(s.weights + at, s.slopes + at, s.raw + at, plan_.rule.dropout > 0 ? s.keep : nullptr, n, s.grad_shift[slot],
                     s.log_grad[slot], s.log_c[slot], hg, dx);

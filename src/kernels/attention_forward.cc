@@ -21,10 +21,10 @@ struct ForwardScratch {
   T *q, *out;               // [tile][slot][padded_depth], for tiles that cannot be read or written in place
   T* weights;               // [tile] weight tiles
   T *shift, *factor;        // [tile][slot]: added to the scores (bias); the row's final factor
-  T* keep;                  // [kForwardKeys] dropout of one row
   double *sum, *log_sum, *zeros, *largest;  // [tile][slot] statistics; softmax: running sum, sum e (x - max), -, maximum
-  uint32_t* lists;          // [tile][list_size]
-  static constexpr int64_t kListSize = kForwardKeys + 64;  // whole vectors are stored at the end
+  uint32_t* masks;          // [tile][kForwardKeys]: per panel, the keys that any row of the tile gives a weight
+  uint32_t* lists;          // [tile][kListSize]
+  static constexpr int64_t kListSize = kForwardKeys + 8;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
     constexpr int64_t slots = kBlockTiles * kTileRows;
@@ -33,11 +33,11 @@ struct ForwardScratch {
     weights = carver.take<T>(slots * kForwardKeys);
     shift = carver.take<T>(slots);
     factor = carver.take<T>(slots);
-    keep = carver.take<T>(kForwardKeys);
     sum = carver.take<double>(slots);
     log_sum = carver.take<double>(slots);
     zeros = carver.take<double>(slots);
     largest = carver.take<double>(slots);
+    masks = carver.take<uint32_t>(kBlockTiles * kForwardKeys);
     lists = carver.take<uint32_t>(kBlockTiles * kListSize);
   }
 };
@@ -114,13 +114,6 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
   sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))));
   log_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, l)));
   zeros += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, z)));
-}
-
-template <typename T>
-HWY_INLINE void MultiplyRun(T* HWY_RESTRICT x, const T* HWY_RESTRICT by, int64_t count) {
-  const hn::ScalableTag<T> d;
-  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t j = 0; j < count; j += N) hn::Store(hn::Mul(hn::Load(d, x + j), hn::Load(d, by + j)), d, x + j);
 }
 
 // Softmax's own pass wants raw scores: the identity stands in for it.
@@ -223,27 +216,25 @@ class Forward {
 
     Place places[kBlockTiles];
     LoadRows(seq, head, all, first_tile, tiles, s, places);
-    SkipCount skipped;
     TileKeys<T> keys[kBlockTiles];
-    uint32_t* list_ends[kBlockTiles];
+    ZeroWatch watch(kernels_.has_zeros);
     const int64_t most = seq.visible(all.begin(first_tile + tiles) - 1);
     for (int64_t k0 = 0; k0 < most; k0 += kForwardKeys) {
       const int64_t nk = std::min(kForwardKeys, most - k0);
-      for (int64_t t = 0; t < tiles; ++t) {
-        keys[t].set_visible(seq, all.begin(first_tile + t), all.size(first_tile + t), k0, nk);
-        list_ends[t] = s.lists + t * s.kListSize;
-      }
+      const bool look = watch.look();
+      for (int64_t t = 0; t < tiles; ++t) keys[t].set_visible(seq, all.begin(first_tile + t), all.size(first_tile + t), k0, nk);
       for (int64_t j = 0; j < nk; j += NR)
         for (int64_t t = 0; t < tiles; ++t)
           if (j < keys[t].most())
-            list_ends[t] = kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth,
-                                                            s.shift + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j, nullptr,
-                                                            static_cast<uint32_t>(j), list_ends[t]);
+            kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth, s.shift + t * kTileRows,
+                                             s.weights + t * kTileRows * kForwardKeys + j, nullptr,
+                                             look ? s.masks + t * kForwardKeys + j / NR : nullptr);
       if (kernels_.activate)
         for (int64_t t = 0; t < tiles; ++t)
           kernels_.activate(s.weights + t * kTileRows * kForwardKeys, nullptr, keys[t].rows, keys[t].most());
-      if (kernels_.has_zeros)
-        for (int64_t t = 0; t < tiles; ++t) keys[t].set_list(s.lists + t * s.kListSize, list_ends[t], skipped);
+      for (int64_t t = 0; t < tiles; ++t)
+        watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kForwardKeys, NR, s.lists + t * s.kListSize) : 0);
+      watch.end_block(look);
       if (plan_.softmax || statistics_ || plan_.rule.dropout > 0) RowPasses(seq, head, all, first_tile, tiles, k0, keys, places, s);
 
       // Rows that all end here get their factor on the way; causal rows later.
@@ -266,7 +257,7 @@ class Forward {
       }
     }
     StoreRows(seq, head, all, first_tile, tiles, most, places, s);
-    if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], skipped);
+    if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], watch.total());
   }
 
   // Where a tile's queries are read and its sums are kept: in the caller's arrays if whole panels and tiles fit there.
@@ -281,7 +272,7 @@ class Forward {
                 Place* places) {
     const int64_t pd = plan_.padded_depth;
     RowLengths lengths(plan_, seq, head);
-    const double gain = plan_.gain(head), bias = plan_.bias(head), inverse_keep = 1 / (1 - plan_.rule.dropout);
+    const double gain = plan_.gain(head), bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
     // Queries far apart fall on few cache sets: those are copied.
     const bool q_near = io_.q.stride_l <= 2 * pd;
     for (int64_t t = 0; t < tiles; ++t) {
@@ -334,9 +325,8 @@ class Forward {
         else if (statistics_)
           AddStatistics(w, n, io_.weight_log != nullptr, s.sum[slot], s.log_sum[slot], s.zeros[slot]);
         if (plan_.rule.dropout > 0) {
-          DropoutMask(plan_.rule.seed, threshold_, seq.b * plan_.shape.Hq + head, seq.q_begin + all.begin(first_tile + t) + r, k0, n,
-                      s.keep);
-          MultiplyRun(w, s.keep, n);
+          DropoutRun<true>(plan_.rule.seed, threshold_, seq.b * plan_.shape.Hq + head, seq.q_begin + all.begin(first_tile + t) + r, k0, n,
+                           w);
         }
       }
   }
@@ -405,6 +395,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace hinge::kernels {
+
+size_t take_scratch_peak() { return Workspace::take_peak(); }
 
 HWY_EXPORT(ForwardFloat);
 HWY_EXPORT(ForwardDouble);

@@ -264,32 +264,17 @@ class LinearOrder {
   void ScoreRun(const TileKeys<T>& keys, const T* left, const T* panels, const T* shift, T* scores) const {
     static const ScoreKernels<T> kernels = MakeScoreKernels<Identity, kBackwardKeys, false, T>();
     for (int64_t j = 0; j < keys.most(); j += NR)
-      kernels.by_rows[keys.padded](left, pd, panels + j * D, D, shift, scores + j, nullptr, 0, nullptr);
+      kernels.by_rows[keys.padded](left, pd, panels + j * D, D, shift, scores + j, nullptr, nullptr);
   }
 
-  // sums += weights x the width panels of the keys; first the keys that all rows of the tile see, then each row's own.
+  // sums += weights x the width panels of the keys.
   void AddWeighted(const TileKeys<T>& keys, const T* weights, const T* panels, int64_t panel_size, T* sums) const {
-    for (int64_t p = 0; p < plan_.width_panels; ++p) {
-      const T* panel = panels + p * panel_size;
-      T* to = sums + p * NR;
-      CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, nullptr, keys.common, panel, NR, to, pd, true, nullptr);
-      for (int r = 1; r < keys.rows; ++r)
-        if (keys.own[r] > keys.common)
-          CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common,
-                                             panel + keys.common * NR, NR, to + r * pd, pd, true, nullptr);
-    }
+    for (int64_t p = 0; p < plan_.width_panels; ++p) WeightedSums(plan_, keys, weights, panels + p * panel_size, sums + p * NR, true);
   }
 
   // The transposed product into width panels of the keys, likewise.
   void AddSpread(const TileKeys<T>& keys, const T* weights, const T* rows, T* panels, int64_t panel_size) const {
-    for (int64_t p = 0; p < plan_.width_panels; ++p) {
-      T* panel = panels + p * panel_size;
-      CallSpreadRows<T>(keys.padded, weights, nullptr, keys.common, rows + p * NR, pd, panel);
-      for (int r = 1; r < keys.rows; ++r)
-        if (keys.own[r] > keys.common)
-          CallSpreadRows<T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common, rows + r * pd + p * NR, pd,
-                            panel + keys.common * NR);
-    }
+    for (int64_t p = 0; p < plan_.width_panels; ++p) SpreadSums(plan_, keys, weights, rows + p * NR, panels + p * panel_size);
   }
 
   struct Task {

@@ -1,5 +1,5 @@
-// Vector twin of hinge/kernels/dropout.h: multiplies a run of weights by dropout's 0 or 1. Eight neighbouring keys at a time on every
-// target, as the generator counts them.
+// Vector twin of hinge/kernels/dropout.h: dropout of a run of weights. Eight neighbouring keys at a time on every target, as the
+// generator counts them.
 #if defined(HINGE_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HINGE_DROPOUT_INL_H_
 #undef HINGE_DROPOUT_INL_H_
@@ -19,10 +19,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 
-template <typename T>
-HWY_NOINLINE void DropoutMask(uint64_t seed, uint32_t threshold, int64_t head, int64_t row, int64_t first_key, int64_t count,
-                              T* HWY_RESTRICT keep) {
-  for (int64_t j = 0; j < count; ++j) keep[j] = dropout_keeps(seed, threshold, head, row, first_key + j) ? T{1} : T{0};
+template <bool kApply, typename T>
+HWY_NOINLINE void DropoutRun(uint64_t seed, uint32_t threshold, int64_t head, int64_t row, int64_t first_key, int64_t count,
+                             T* HWY_RESTRICT out) {
+  for (int64_t j = 0; j < count; ++j) {
+    if (!dropout_keeps(seed, threshold, head, row, first_key + j)) out[j] = 0;
+    else if (!kApply) out[j] = 1;
+  }
 }
 
 #else
@@ -60,32 +63,38 @@ HWY_INLINE void PhiloxWords(D d, uint32_t first, uint32_t row, uint32_t head, ui
   words[3] = c3;
 }
 
-// keep[j] = 1 or 0 for the `count` keys from first_key (a multiple of 32) on; writes whole runs of 32.
-template <typename T>
-HWY_NOINLINE void DropoutMask(uint64_t seed, uint32_t threshold, int64_t head, int64_t row, int64_t first_key, int64_t count,
-                              T* HWY_RESTRICT keep) {
+// out[j] = 0 for the dropped ones of the `count` keys from first_key (a multiple of 64) on, and as it was (kApply) or 1 for the others;
+// reads and writes whole runs of 64.
+template <bool kApply, typename T>
+HWY_NOINLINE void DropoutRun(uint64_t seed, uint32_t threshold, int64_t head, int64_t row, int64_t first_key, int64_t count,
+                             T* HWY_RESTRICT out) {
   const hn::CappedTag<uint32_t, 8> d;
+  const hn::RebindToSigned<decltype(d)> di;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
-  const V limit = hn::Set(d, threshold);
-  const V one = hn::Set(d, 1);
-  for (int64_t j = 0; j < count; j += 32) {
+  const V low = hn::Set(d, 0xFFFF);
+  const auto limit = hn::Set(di, static_cast<int32_t>(threshold) - 1);
+  const auto write = [&](V bits, T* HWY_RESTRICT to) HWY_ATTR {
+    const auto kept = hn::Gt(hn::BitCast(di, bits), limit);
+    if constexpr (sizeof(T) == 4) {
+      const hn::Rebind<T, decltype(d)> df;
+      const auto value = kApply ? hn::LoadU(df, to) : hn::Set(df, T{1});
+      hn::StoreU(hn::IfThenElseZero(hn::RebindMask(df, kept), value), df, to);
+    } else {
+      int32_t keep[8];
+      hn::StoreU(hn::VecFromMask(di, kept), di, keep);
+      for (int64_t i = 0; i < N; ++i) to[i] = keep[i] ? (kApply ? to[i] : T{1}) : T{0};
+    }
+  };
+  for (int64_t j = 0; j < count; j += 64) {
     for (int64_t lane = 0; lane < 8; lane += N) {
       V words[4];
-      PhiloxWords(d, static_cast<uint32_t>((first_key + j) / 4 + lane), static_cast<uint32_t>(row), static_cast<uint32_t>(head), seed,
+      PhiloxWords(d, static_cast<uint32_t>((first_key + j) / 8 + lane), static_cast<uint32_t>(row), static_cast<uint32_t>(head), seed,
                   words);
+      HWY_UNROLL(4)
       for (int w = 0; w < 4; ++w) {
-        T* out = keep + j + 8 * w + lane;
-        // word >= limit, unsigned, as max(word, limit) == word
-        const auto kept = hn::Eq(hn::Max(words[w], limit), words[w]);
-        if constexpr (sizeof(T) == 4) {
-          const hn::Rebind<T, decltype(d)> df;
-          hn::StoreU(hn::IfThenElseZero(hn::RebindMask(df, kept), hn::Set(df, T{1})), df, out);
-        } else {
-          uint32_t bits[8];
-          hn::StoreU(hn::IfThenElseZero(kept, one), d, bits);
-          for (int64_t i = 0; i < N; ++i) out[i] = static_cast<T>(bits[i]);
-        }
+        write(hn::And(words[w], low), out + j + 8 * w + lane);
+        write(hn::ShiftRight<16>(words[w]), out + j + 8 * w + lane + 32);
       }
     }
   }

@@ -98,7 +98,7 @@ Row<T> row_of_weights(const AttentionShape& shape, const AttentionRule& rule, co
     row.h.push_back(value(rule.h, row.x.back()));
     const bool kept =
         rule.dropout == 0 || dropout_keeps(rule.seed, dropout_threshold(rule.dropout), seq.b * shape.Hq + head, seq.q_begin + i, j);
-    row.m.push_back(kept ? 1 / (1 - T(rule.dropout)) : T(0));
+    row.m.push_back(kept ? T(dropout_scale(rule.dropout)) : T(0));
   }
   if (softmax) {
     T largest = row.x[0], sum = 0;

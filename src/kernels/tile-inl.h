@@ -36,25 +36,29 @@ HWY_INLINE int64_t PanelWidth() {
   return kPanelVectors * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
 }
 
-// Appends first + the numbers of the lanes whose mask is false; returns the new end. Stores a whole vector, whatever the count.
-// (Highway's own compaction does it on AVX-512; elsewhere GCC copies that function's table to the stack on every call.)
-template <class D, class M>
-HWY_INLINE uint32_t* AppendUnset(D d, M mask, uint32_t first, uint32_t* HWY_RESTRICT list) {
-  using T = hn::TFromD<D>;
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (sizeof(T) == 4) {
-    const hn::RebindToUnsigned<D> du;
-    return list + hn::CompressStore(hn::Iota(du, first), hn::RebindMask(du, hn::Not(mask)), du, list);
-  }
+// Appends first + the numbers of the mask's set bits; returns the new end. Stores eight numbers at a time, whatever the count.
+HWY_INLINE uint32_t* AppendSetBits(uint32_t mask, uint32_t first, uint32_t* HWY_RESTRICT list) {
+  for (; mask != 0; mask >>= 8, first += 8) {
+#if HWY_TARGET == HWY_SCALAR
+    for (int i = 0; i < 8; ++i) list[i] = first + kSetBits[mask & 255][static_cast<size_t>(i)];
+#else
+    const hn::CappedTag<uint32_t, 8> d;
+    const hn::Rebind<uint8_t, decltype(d)> bytes;
+    const int N = static_cast<int>(hn::Lanes(d));
+    for (int i = 0; i < 8; i += N)
+      hn::StoreU(hn::Add(hn::PromoteTo(d, hn::LoadU(bytes, kSetBits[mask & 255].data() + i)), hn::Set(d, first)), d, list + i);
 #endif
-  static_assert(sizeof(T) == 8 || HWY_TARGET == HWY_AVX3 || HWY_MAX_BYTES <= 32);
+    list += hwy::PopCount(uint64_t{mask & 255});
+  }
+  return list;
+}
+
+// The lanes of x that are not zero, as bits. NaN is not zero, whatever Ne says of it.
+template <class D, class V>
+HWY_INLINE uint32_t NonZeroBits(D d, V x) {
   alignas(8) uint8_t bytes[8] = {};
-  hn::StoreMaskBits(d, mask, bytes);
-  const uint32_t bits = ~uint32_t{bytes[0]} & ((1u << hn::Lanes(d)) - 1);
-  const hn::CappedTag<uint32_t, 8> d32;
-  const hn::Rebind<uint8_t, decltype(d32)> d8;
-  hn::StoreU(hn::Add(hn::PromoteTo(d32, hn::LoadU(d8, kSetBits[bits].data())), hn::Set(d32, first)), d32, list);
-  return list + hwy::PopCount(uint64_t{bits});
+  hn::StoreMaskBits(d, hn::Not(hn::Eq(x, hn::Zero(d))), bytes);
+  return uint32_t{bytes[0]} | (hn::MaxLanes(d) > 8 ? uint32_t{bytes[1]} << 8 : 0);
 }
 
 // Row tiles come in the heights 1, 4, 5 and 6, in double 1 and 6; others run as the next height with rows of zeros.
@@ -107,11 +111,10 @@ HWY_INLINE int PaddedRows(int64_t rows) {
 //   left  [MR] rows of `depth` elements, `left_row` apart;  panel: score panel
 //   shift [MR] the bias of each row, added last: a sum that started there would round at its size
 //   weights, slopes: into weight tiles, at the panel's first key
-// Appends to `list` the keys of the panel, counted from first_key, for which any row's weight is non-zero; returns the list's new end.
+// If mask is not null, *mask = the keys of the panel, as bits, for which any row's weight is non-zero.
 template <int MR, class H, int64_t kKeys, bool kSlopes, typename T>
-HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                                 const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t first_key,
-                                 uint32_t* HWY_RESTRICT list) {
+HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
+                            const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t* HWY_RESTRICT mask) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -144,13 +147,12 @@ HWY_NOINLINE uint32_t* ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, c
   HINGE_ROWS(HINGE_ACTIVATE)
 #undef HINGE_ACTIVATE
   if constexpr (H::kHasZeros) {
+    if (mask == nullptr) return;
     // Or keeps every set bit: the result equals zero (or minus zero) only if all do; NaN counts as non-zero.
     const V any_a = hn::Or(hn::Or(hn::Or(a0, a1), hn::Or(a2, a3)), hn::Or(a4, a5));
     const V any_b = hn::Or(hn::Or(hn::Or(b0, b1), hn::Or(b2, b3)), hn::Or(b4, b5));
-    list = AppendUnset(d, hn::Eq(any_a, zero), first_key, list);
-    list = AppendUnset(d, hn::Eq(any_b, zero), first_key + static_cast<uint32_t>(N), list);
+    *mask = NonZeroBits(d, any_a) | NonZeroBits(d, any_b) << N;
   }
-  return list;
 }
 
 // h of the scores x in [rows] of a weight tile, and h' into slopes if asked, for the first `keys` keys and up to a vector's end.

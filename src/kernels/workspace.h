@@ -1,6 +1,7 @@
 // Scratch memory of a kernel call, lent by the calling thread and kept for its next call: fresh pages cost more than small problems.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,6 +14,8 @@ class Workspace {
   // At least `bytes` bytes, aligned for every SIMD target; contents undefined; valid until the next call on this thread.
   static uint8_t* get(size_t bytes) {
     Workspace& w = of_this_thread();
+    size_t peak = peak_.load();
+    while (peak < bytes && !peak_.compare_exchange_weak(peak, bytes)) {}
     if (w.size_ < bytes) {
       w.memory_.reset();
       w.memory_ = hwy::AllocateAligned<uint8_t>(bytes);
@@ -20,6 +23,9 @@ class Workspace {
     }
     return w.memory_.get();
   }
+
+  // The most that any call asked for since the last time this was asked.
+  static size_t take_peak() { return peak_.exchange(0); }
 
   // Gives large buffers back to the system.
   static void release_large() {
@@ -31,6 +37,7 @@ class Workspace {
   }
 
  private:
+  inline static std::atomic<size_t> peak_{0};
   static constexpr size_t kKeptBytes = size_t{32} << 20;
 
   static Workspace& of_this_thread() {

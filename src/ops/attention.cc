@@ -142,7 +142,8 @@ template <typename... Options> struct Ops<TypeList<Options...>> {
                                          or_undefined(out),
                                          or_undefined(lse),
                                          or_undefined(weight_log),
-                                         wanted};
+                                         wanted,
+                                         {}};
     return function(q, k, v, inputs, options_from(options...));
   }
 
@@ -238,7 +239,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                                          tensors[10],
                                          tensors[11],
                                          grads[2].defined() ? tensors[12] : Tensor(),
-                                         {saved["wants_gain"].toBool(), saved["wants_bias"].toBool(), saved["wants_alpha"].toBool()}};
+                                         {saved["wants_gain"].toBool(), saved["wants_bias"].toBool(), saved["wants_alpha"].toBool()},
+                                         {}};
     if (!grads[0].defined() && !grads[1].defined() && !grads[2].defined()) return variable_list(8);
     const auto [dq, dk, dv, dgain, dbias, dalpha] = call_backward(tensors[0], tensors[1], tensors[2], inputs, options);
     return {dq,
@@ -337,16 +339,12 @@ std::vector<std::string> activations_op() { return {kernels::kActivationNames.be
 
 PerHead::PerHead(double value) : values(at::scalar_tensor(value, at::kDouble)) {}
 
-namespace {
-
 // A seed where dropout needs one and none is given.
 AttentionOptions with_seed(const AttentionOptions& options) {
   AttentionOptions seeded = options;
   if (options.dropout > 0 && !options.seed.defined()) seeded.seed = at::randint(std::numeric_limits<int64_t>::max(), {1}, at::kLong);
   return seeded;
 }
-
-}  // namespace
 
 at::Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   return std::get<0>(call_forward(q, k, v, with_seed(options), /*statistics=*/false));
@@ -356,6 +354,16 @@ AttentionResult attention_with_statistics(const Tensor& q, const Tensor& k, cons
   const auto [out, weight_sum, weight_log, zero_share, skipped_share, lse] = call_forward(q, k, v, with_seed(options), /*statistics=*/true);
   return {out, weight_sum, weight_log, zero_share, skipped_share};
 }
+
+std::string length_rule_name(kernels::LengthRule rule) { return std::string(kLengthRuleNames[static_cast<size_t>(rule)]); }
+
+std::optional<kernels::LengthRule> parse_length_rule(std::string_view name) {
+  const auto found = std::find(kLengthRuleNames.begin(), kLengthRuleNames.end(), name);
+  if (found == kLengthRuleNames.end()) return std::nullopt;
+  return static_cast<kernels::LengthRule>(found - kLengthRuleNames.begin());
+}
+
+std::vector<std::string> length_rule_names() { return {kLengthRuleNames.begin(), kLengthRuleNames.end()}; }
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;

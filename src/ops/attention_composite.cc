@@ -129,15 +129,15 @@ Tensor row_length(const AttentionProblem& problem, const Visibility& visibility,
   return {};
 }
 
-// The 32-bit words that kernels::dropout_keeps() compares with its threshold, [B, Hq, Lq, Lk], as int64.
-Tensor dropout_words(const AttentionProblem& problem, const Visibility& visibility) {
+// The 16 bits that kernels::dropout_keeps() compares with its threshold, [B, Hq, Lq, Lk], as int64.
+Tensor dropout_bits(const AttentionProblem& problem, const Visibility& visibility) {
   const kernels::AttentionShape& shape = problem.shape;
   const Tensor key = visibility.own_key;
   const at::TensorOptions integer = key.options();
   constexpr int64_t kLow32 = 0xFFFFFFFF, kLow16 = 0xFFFF;
 
   // c0 .. c3 are the words of the counter. A product of two words is made of halves, so that int64 does not overflow.
-  Tensor c0 = (at::floor_divide(key, 32) * 8 + key.remainder(8)).view({1, 1, 1, -1});
+  Tensor c0 = (at::floor_divide(key, 64) * 8 + key.remainder(8)).view({1, 1, 1, -1});
   Tensor c1 = at::arange(shape.Lq, integer).view({1, 1, -1, 1});
   Tensor c2 = at::arange(shape.B * shape.Hq, integer).view({shape.B, shape.Hq, 1, 1});
   Tensor c3 = at::zeros({1, 1, 1, 1}, integer);
@@ -158,8 +158,9 @@ Tensor dropout_words(const AttentionProblem& problem, const Visibility& visibili
     k0 = (k0 + kernels::kPhiloxWeyl0) & kLow32;
     k1 = (k1 + kernels::kPhiloxWeyl1) & kLow32;
   }
-  const Tensor word = at::floor_divide(key.remainder(32), 8);
-  return at::where(word == 0, c0, at::where(word == 1, c1, at::where(word == 2, c2, c3)));
+  const Tensor number = at::floor_divide(key.remainder(32), 8);
+  const Tensor word = at::where(number == 0, c0, at::where(number == 1, c1, at::where(number == 2, c2, c3)));
+  return at::where(key.remainder(64) < 32, at::bitwise_and(word, kLow16), at::bitwise_right_shift(word, 16));
 }
 
 // The weights and what is on the way to them; [B, Hq, Lq, Lk] unless said otherwise.
@@ -209,8 +210,8 @@ Weights weights(const AttentionProblem& problem, const Tensor& q, const Tensor& 
     r.w = r.c * r.h;
   }
   if (rule.dropout > 0) {
-    const Tensor kept = dropout_words(problem, r.visibility) >= static_cast<int64_t>(kernels::dropout_threshold(rule.dropout));
-    r.m = kept.to(q.scalar_type()) / (1 - rule.dropout);
+    const Tensor kept = dropout_bits(problem, r.visibility) >= static_cast<int64_t>(kernels::dropout_threshold(rule.dropout));
+    r.m = kept.to(q.scalar_type()) * kernels::dropout_scale(rule.dropout);
   }
   return r;
 }

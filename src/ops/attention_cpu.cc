@@ -57,7 +57,10 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
                             const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
   const kernels::AttentionShape& shape = problem.shape;
   const at::Tensor q = with_adjacent_width(query), k = with_adjacent_width(key), v = with_adjacent_width(value);
-  const at::Tensor dq = empty_in_order_of(query), dk = empty_in_order_of(key), dv = empty_in_order_of(value);
+  const auto memory_for = [&](size_t which, const at::Tensor& input) {
+    return inputs.into[which].defined() ? inputs.into[which] : empty_in_order_of(input);
+  };
+  const at::Tensor dq = memory_for(0, query), dk = memory_for(1, key), dv = memory_for(2, value);
   const auto per_head = [&](const at::Tensor& option, bool wanted) {
     return option.defined() && wanted ? at::empty({shape.Hq}, at::kDouble) : at::Tensor();
   };

@@ -21,6 +21,9 @@ struct AttentionProblem {
   at::Tensor gain, bias, alpha;
 };
 
+// The options with a seed drawn where dropout needs one and none is given.
+AttentionOptions with_seed(const AttentionOptions& options);
+
 // Throws one clear error if the arguments are not a problem that attention can solve.
 AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
@@ -37,6 +40,7 @@ struct AttentionBackwardInputs {
   at::Tensor grad_out, grad_weight_sum, grad_weight_log;
   at::Tensor out, lse, weight_log;
   std::array<bool, 3> wanted = {true, true, true};  // of the gradients of gain, bias and alpha
+  std::array<at::Tensor, 3> into;                   // where the CPU path writes dq, dk and dv; undefined: new tensors
 };
 
 AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,

@@ -11,10 +11,22 @@
 #include <vector>
 
 #include "bounds.h"
-#include "kernels/apply_activation.h"
+#include "hinge/kernels/feed_forward.h"
 
 namespace hinge::kernels::testing {
 namespace {
+
+// h and h' of n elements, through the kernel that a feed-forward layer uses.
+template <typename T> void apply_activation(Activation h, const T* x, T* value, T* slope, int64_t n) {
+  const std::vector<T> ones(static_cast<size_t>(n), T{1});
+  std::vector<T> sums(static_cast<size_t>(n));
+  Serial serial;
+  activate_backward(h, ActivateBackward<T>{1, n, x, ones.data(), slope, value, sums.data()}, serial);
+  std::vector<T> forward(static_cast<size_t>(n));
+  activate_forward(h, x, n, forward.data(), serial);
+  for (int64_t i = 0; i < n; ++i)  // value() and value_and_slope() share their formula
+    EXPECT_TRUE(std::isnan(value[i]) || forward[static_cast<size_t>(i)] == value[i]) << "at " << x[i];
+}
 
 using Wide = long double;
 

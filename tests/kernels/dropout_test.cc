@@ -54,7 +54,7 @@ template <typename T> void expect_the_stated_mask() {
       for (int64_t i = 0; i < shape.Lq; ++i)
         for (int64_t j = 0; j < shape.Lk; ++j, ++at) {
           const bool kept = dropout_keeps(seed, dropout_threshold(dropout), head, i, j);
-          ASSERT_NEAR(out[at], kept ? 1 / (1 - dropout) : 0, kept ? 1e-6 : 0) << "head " << head << " row " << i << " key " << j;
+          ASSERT_NEAR(out[at], kept ? dropout_scale(dropout) : 0, kept ? 1e-6 : 0) << "head " << head << " row " << i << " key " << j;
         }
   });
 }

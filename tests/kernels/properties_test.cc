@@ -431,5 +431,22 @@ TEST_P(EveryActivation, ZeroGain) {
   }
 }
 
+// Memory grows with L D, not with L^2: the packed keys of 16,384 and their like, whatever the number of queries.
+TEST(Attention, ScratchStaysSmall) {
+  for (Activation h : {Activation::relu, Activation::softmax}) {
+    Case c;
+    c.h = h, c.B = 1, c.Hkv = 6, c.Lq = 3, c.Lk = 16384, c.D = 64;
+    const Problem<float> p = make_problem<float>(c);
+    for (int workers : {1, 2, 4}) {
+      take_scratch_peak();
+      Threads threads(workers);
+      run_fast(p, threads);
+      const size_t scratch = take_scratch_peak();
+      EXPECT_GT(scratch, size_t{16384} * 64 * 4);
+      EXPECT_LE(scratch, size_t{64} << 20) << workers << " workers";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hinge::kernels::testing

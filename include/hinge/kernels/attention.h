@@ -123,6 +123,9 @@ struct AttentionBackward {
   SkipCount* skipped = nullptr;  // optional, [B * Hq]
 };
 
+// Bytes of the largest scratch memory that a call of the kernels took since the last time this was asked.
+size_t take_scratch_peak();
+
 // The fused kernels. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
 void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<float>&, Parallel&);
 void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<double>&, Parallel&);

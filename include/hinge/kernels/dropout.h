@@ -26,18 +26,20 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint6
   return counter;
 }
 
-// A weight is kept if its random word is at least this. Probabilities are multiples of 2^-32.
-inline uint32_t dropout_threshold(double dropout) {
-  return static_cast<uint32_t>(std::min<long long>(std::llround(dropout * 4294967296.0), 0xFFFFFFFF));
-}
+// A weight is kept if its 16 random bits are at least this: probabilities are rounded to multiples of 2^-16.
+inline uint32_t dropout_threshold(double dropout) { return static_cast<uint32_t>(std::min(std::lround(dropout * 65536), 65535L)); }
 
-// One Philox block serves the keys j0 + lane + 8 w, w = 0..3, of a run of 32 keys that starts at a multiple of 32: eight neighbouring
-// keys are eight neighbouring counters, as SIMD code wants them.
+// What a kept weight is multiplied by, 1 / (1 - dropout) for the probability as rounded: the expectation stays exact.
+inline double dropout_scale(double dropout) { return 65536.0 / (65536 - dropout_threshold(dropout)); }
+
+// One Philox block gives eight keys 16 bits each: its word w serves the keys j0 + lane + 8 w (low half) and + 32 (high half) of a run of
+// 64 keys that starts at a multiple of 64. Eight neighbouring keys are eight neighbouring counters, as SIMD code wants them.
 // head: b * Hq + query head. row: query row in the array. key: number of the key within its batch row or jagged sequence.
 inline bool dropout_keeps(uint64_t seed, uint32_t threshold, int64_t head, int64_t row, int64_t key) {
-  const std::array<uint32_t, 4> counter = {static_cast<uint32_t>(key / 32 * 8 + key % 8), static_cast<uint32_t>(row),
+  const std::array<uint32_t, 4> counter = {static_cast<uint32_t>(key / 64 * 8 + key % 8), static_cast<uint32_t>(row),
                                            static_cast<uint32_t>(head), 0};
-  return philox4x32(counter, seed)[static_cast<size_t>(key % 32 / 8)] >= threshold;
+  const uint32_t word = philox4x32(counter, seed)[static_cast<size_t>(key % 32 / 8)];
+  return (key % 64 < 32 ? word & 0xFFFF : word >> 16) >= threshold;
 }
 
 }  // namespace hinge::kernels

@@ -69,6 +69,11 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 AttentionResult attention_with_statistics(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                           const AttentionOptions& options = {});
 
+// "none", "fixed", "keys" or "visible", and back; nothing for another word.
+std::string length_rule_name(kernels::LengthRule rule);
+std::optional<kernels::LengthRule> parse_length_rule(std::string_view name);
+std::vector<std::string> length_rule_names();
+
 // The published systems as points in the space of options: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax.
 // gamma is the ReLUFormer's (its gain is sqrt(2) / gamma) and has no meaning for the others.
 std::vector<std::string> preset_names();

@@ -1,0 +1,44 @@
+// The layers of a transformer around attention as fused ops with autograd, on CPU tensors of float32 (fast) or float64.
+// Rows: every leading dimension of x is one; weights have LibTorch's order [out, in]. A second differentiation is not supported.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+#include "hinge/kernels/activations.h"
+#include "hinge/kernels/cross_entropy.h"
+#include "hinge/ops/attention.h"
+
+namespace hinge {
+
+// x w^T + bias + residual; bias and residual may be undefined.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias = {}, const at::Tensor& residual = {});
+
+// h(x w1^T + b1) w2^T + b2 + residual. Keeps for backward only x and what h is applied to. residual may be undefined.
+at::Tensor feed_forward(kernels::Activation h, const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1, const at::Tensor& w2,
+                        const at::Tensor& b2, const at::Tensor& residual = {});
+
+// The layer norm of x over its last dimension, and x itself. Going on with the second for the branch around the norm lets backward add
+// the two gradients in the norm's own pass.
+std::pair<at::Tensor, at::Tensor> layer_norm_fork(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
+
+// Layer norms of each head's queries and keys before their product; all undefined: none.
+struct QkNorm {
+  at::Tensor q_weight, q_bias, k_weight, k_bias;  // [D]
+  double eps = 1e-6;
+};
+
+// Attention of a sequence on itself, of packed queries, keys and values qkv [B, L, 3 H D] in the order (q, k, v), head, width; the result
+// is [B, L, H D]. Reads them where they are and writes their gradients as one packed array.
+at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options, const QkNorm& norm = {});
+
+// The mean over rows of the cross-entropy of logits [R, C] (kernels/cross_entropy.h says of which kind) with labels [R] (int64) and, for
+// mixup, second labels of share 1 - lambda.
+at::Tensor cross_entropy(kernels::CrossEntropy kind, const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& second = {},
+                         double lambda = 1.0);
+
+// Images [n, height, width, channels] as rows of patches [n, tokens, channels * patch * patch]; no gradient.
+at::Tensor patches(const at::Tensor& images, int64_t patch);
+
+}  // namespace hinge

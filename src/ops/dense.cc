@@ -1,0 +1,449 @@
+#include "hinge/ops/dense.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "hinge/kernels/feed_forward.h"
+#include "hinge/kernels/layer_norm.h"
+#include "hinge/kernels/patches.h"
+#include "ops/attention_impl.h"
+#include "ops/gemm.h"
+#include "ops/parallel.h"
+
+namespace hinge {
+namespace {
+
+using at::Tensor;
+using kernels::RowsView;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using OptionalTensor = c10::optional<Tensor>;  // LibTorch's functions take no undefined tensors
+
+OptionalTensor optional(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : c10::nullopt; }
+Tensor contiguous_or_undefined(const OptionalTensor& tensor) { return tensor ? tensor->contiguous() : Tensor(); }
+
+void check_cpu(const char* op, const char* name, const Tensor& tensor) {
+  TORCH_CHECK(tensor.defined(), op, ": ", name, " is undefined");
+  TORCH_CHECK(tensor.is_cpu() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble), op, ": ", name,
+              " must be a float32 or float64 CPU tensor, got ", tensor.scalar_type(), " on ", tensor.device());
+}
+
+// `tensor` has these sizes and x's dtype; undefined passes.
+void check_like(const char* op, const char* name, const Tensor& tensor, at::IntArrayRef sizes, const Tensor& x) {
+  if (!tensor.defined()) return;
+  TORCH_CHECK(tensor.sizes() == sizes && tensor.scalar_type() == x.scalar_type() && tensor.is_cpu(), op, ": ", name,
+              " must have the shape ", sizes, " and the input's dtype ", x.scalar_type(), ", got ", tensor.sizes(), " and ",
+              tensor.scalar_type());
+}
+
+// [rows, last dimension], contiguous.
+Tensor as_rows(const Tensor& x) { return x.contiguous().view({-1, x.size(-1)}); }
+
+std::vector<int64_t> with_last(const Tensor& x, int64_t last) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = last;
+  return sizes;
+}
+
+Tensor column_sums(const Tensor& rows) {
+  const Tensor sums = at::empty({rows.size(1)}, rows.options());
+  AtenParallel parallel;
+  if (rows.scalar_type() == at::kFloat)
+    kernels::column_sums(rows.data_ptr<float>(), rows.size(0), rows.size(1), rows.size(1), sums.data_ptr<float>(), parallel);
+  else
+    kernels::column_sums(rows.data_ptr<double>(), rows.size(0), rows.size(1), rows.size(1), sums.data_ptr<double>(), parallel);
+  return sums;
+}
+
+[[noreturn]] void no_second_derivative(const char* op) {
+  TORCH_CHECK(false, op, ": its gradients cannot be differentiated once more (double backward is not implemented)");
+}
+
+// Gradients made here carry no graph; asking for one must not pass silently.
+void check_first_derivative(const char* op) {
+  if (at::GradMode::is_enabled()) no_second_derivative(op);
+}
+
+// ---- linear
+
+class LinearFunction : public torch::autograd::Function<LinearFunction> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w, const OptionalTensor& bias, const OptionalTensor& residual) {
+    const Tensor rows = as_rows(x), weight = w.contiguous();
+    const Tensor y = at::empty(with_last(x, w.size(0)), x.options());
+    linear_into(rows, weight, contiguous_or_undefined(bias), residual ? as_rows(*residual) : Tensor(), y.view({-1, w.size(0)}));
+    ctx->save_for_backward({rows, weight});
+    ctx->saved_data["bias"] = bias.has_value();
+    ctx->saved_data["residual"] = residual.has_value();
+    ctx->saved_data["shape"] = x.sizes().vec();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    check_first_derivative("hinge::linear");
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor grad = as_rows(grads[0]);
+    Tensor dx, dw, dbias;
+    if (ctx->needs_input_grad(0)) dx = product(grad, saved[1]).view(ctx->saved_data["shape"].toIntVector());
+    if (ctx->needs_input_grad(1)) dw = transposed_product(grad, saved[0]);
+    const size_t after = ctx->saved_data["bias"].toBool() ? 3 : 2;  // the inputs that are there are numbered
+    if (after == 3 && ctx->needs_input_grad(2)) dbias = column_sums(grad);
+    const bool residual = ctx->saved_data["residual"].toBool() && ctx->needs_input_grad(after);
+    return {dx, dw, dbias, residual ? grads[0] : Tensor()};
+  }
+};
+
+// ---- feed-forward
+
+Tensor activate(kernels::Activation h, const Tensor& u, bool in_place) {
+  const Tensor a = in_place ? u : at::empty_like(u);
+  AtenParallel parallel;
+  if (u.scalar_type() == at::kFloat)
+    kernels::activate_forward(h, u.data_ptr<float>(), u.numel(), a.data_ptr<float>(), parallel);
+  else
+    kernels::activate_forward(h, u.data_ptr<double>(), u.numel(), a.data_ptr<double>(), parallel);
+  return a;
+}
+
+// Turns da into du; returns a and the sums of du.
+template <typename T> std::pair<Tensor, Tensor> activate_backward(kernels::Activation h, const Tensor& u, const Tensor& da) {
+  const Tensor a = at::empty_like(u), sums = at::empty({u.size(1)}, u.options());
+  AtenParallel parallel;
+  kernels::activate_backward(h,
+                             kernels::ActivateBackward<T>{u.size(0), u.size(1), u.data_ptr<T>(), da.data_ptr<T>(), da.data_ptr<T>(),
+                                                          a.data_ptr<T>(), sums.data_ptr<T>()},
+                             parallel);
+  return {a, sums};
+}
+
+class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
+                        const OptionalTensor& residual, int64_t h, bool for_backward) {
+    const Tensor rows = as_rows(x), first = w1.contiguous(), second = w2.contiguous();
+    const Tensor u = at::empty({rows.size(0), w1.size(0)}, x.options());
+    linear_into(rows, first, b1.contiguous(), {}, u);
+    const Tensor a = activate(static_cast<kernels::Activation>(h), u, /*in_place=*/!for_backward);
+    const Tensor y = at::empty(with_last(x, w2.size(0)), x.options());
+    linear_into(a, second, b2.contiguous(), residual ? as_rows(*residual) : Tensor(), y.view({-1, w2.size(0)}));
+    ctx->saved_data["residual"] = residual.has_value();
+    if (for_backward) ctx->save_for_backward({rows, first, second, u});
+    ctx->saved_data["h"] = h;
+    ctx->saved_data["shape"] = x.sizes().vec();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    check_first_derivative("hinge::feed_forward");
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &w1 = saved[1], &w2 = saved[2], &u = saved[3];
+    const auto h = static_cast<kernels::Activation>(ctx->saved_data["h"].toInt());
+    const Tensor grad = as_rows(grads[0]);
+    const Tensor du = product(grad, w2);  // da, until the next line
+    const auto [a, db1] = u.scalar_type() == at::kFloat ? activate_backward<float>(h, u, du) : activate_backward<double>(h, u, du);
+    const Tensor dw2 = transposed_product(grad, a), dw1 = transposed_product(du, x);
+    Tensor dx;
+    if (ctx->needs_input_grad(0)) dx = product(du, w1).view(ctx->saved_data["shape"].toIntVector());
+    const bool residual = ctx->saved_data["residual"].toBool() && ctx->needs_input_grad(5);
+    return {dx, dw1, db1, dw2, column_sums(grad), residual ? grads[0] : Tensor(), Tensor(), Tensor()};
+  }
+};
+
+// ---- layer norm
+
+template <typename T> void norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
+                                        const Tensor& rstd) {
+  const int64_t width = x.size(1);
+  AtenParallel parallel;
+  kernels::layer_norm_forward({x.size(0), 1, width, eps},
+                              kernels::LayerNormForward<T>{{x.data_ptr<T>(), width},
+                                                           weight.data_ptr<T>(),
+                                                           bias.data_ptr<T>(),
+                                                           {y.data_ptr<T>(), width},
+                                                           mean.data_ptr<T>(),
+                                                           rstd.data_ptr<T>()},
+                              parallel);
+}
+
+template <typename T>
+void norm_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& skip,
+                   const Tensor& grad_x, const Tensor& grad_weight, const Tensor& grad_bias) {
+  const int64_t width = x.size(1);
+  AtenParallel parallel;
+  kernels::layer_norm_backward({x.size(0), 1, width, 0},
+                               kernels::LayerNormBackward<T>{{grad_y.data_ptr<T>(), width},
+                                                             {x.data_ptr<T>(), width},
+                                                             weight.data_ptr<T>(),
+                                                             mean.data_ptr<T>(),
+                                                             rstd.data_ptr<T>(),
+                                                             {skip.defined() ? skip.data_ptr<T>() : nullptr, width},
+                                                             {grad_x.data_ptr<T>(), width},
+                                                             grad_weight.data_ptr<T>(),
+                                                             grad_bias.data_ptr<T>()},
+                               parallel);
+}
+
+class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
+ public:
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+    const Tensor rows = as_rows(x), w = weight.contiguous(), b = bias.contiguous(), y = at::empty(x.sizes(), x.options());
+    const Tensor mean = at::empty({rows.size(0)}, x.options()), rstd = at::empty({rows.size(0)}, x.options());
+    (x.scalar_type() == at::kFloat ? norm_forward<float> : norm_forward<double>)(rows, w, b, eps, y, mean, rstd);
+    ctx->save_for_backward({rows, w, mean, rstd});
+    ctx->set_materialize_grads(false);
+    return {y, x};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    check_first_derivative("hinge::layer_norm_fork");
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1];
+    if (!grads[0].defined()) return {grads[1], Tensor(), Tensor(), Tensor()};
+    const Tensor grad_y = as_rows(grads[0]), skip = grads[1].defined() ? as_rows(grads[1]) : Tensor();
+    const Tensor dx = at::empty_like(x), dw = at::empty_like(weight), db = at::empty_like(weight);
+    (x.scalar_type() == at::kFloat ? norm_backward<float> : norm_backward<double>)(grad_y, x, weight, saved[2], saved[3], skip, dx, dw, db);
+    return {dx.view(grads[0].sizes()), dw, db, Tensor()};
+  }
+};
+
+// ---- attention of a sequence on itself
+
+// The queries (0), keys (1) or values (2) of packed [B, L, n, H, D], as attention wants them: [B, H, L, D].
+Tensor part(const Tensor& packed, int64_t which) { return packed.select(2, which).transpose(1, 2); }
+
+// Normalises the heads of part `which` of qkv [B, L, 3, H, D] into part `which` of qk [B, L, 2, H, D]; stats [2, B L H].
+template <typename T>
+void norm_heads(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& bias, double eps, const Tensor& qk, const Tensor& stats) {
+  const int64_t rows = qkv.size(0) * qkv.size(1), H = qkv.size(3), D = qkv.size(4);
+  AtenParallel parallel;
+  kernels::layer_norm_forward({rows, H, D, eps},
+                              kernels::LayerNormForward<T>{{qkv.data_ptr<T>() + which * H * D, 3 * H * D},
+                                                           weight.data_ptr<T>(),
+                                                           bias.data_ptr<T>(),
+                                                           {qk.data_ptr<T>() + which * H * D, 2 * H * D},
+                                                           stats.data_ptr<T>(),
+                                                           stats.data_ptr<T>() + rows * H},
+                              parallel);
+}
+
+// Turns the gradients of the normalised heads, in part `which` of grad [B, L, 3, H, D], into those of the heads.
+template <typename T>
+std::pair<Tensor, Tensor> norm_heads_backward(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& stats, const Tensor& grad) {
+  const int64_t rows = qkv.size(0) * qkv.size(1), H = qkv.size(3), D = qkv.size(4);
+  const Tensor dw = at::empty({D}, qkv.options()), db = at::empty({D}, qkv.options());
+  T* gradients = grad.data_ptr<T>() + which * H * D;
+  AtenParallel parallel;
+  kernels::layer_norm_backward({rows, H, D, 0},
+                               kernels::LayerNormBackward<T>{{gradients, 3 * H * D},
+                                                             {qkv.data_ptr<T>() + which * H * D, 3 * H * D},
+                                                             weight.data_ptr<T>(),
+                                                             stats.data_ptr<T>(),
+                                                             stats.data_ptr<T>() + rows * H,
+                                                             {nullptr, 0},
+                                                             {gradients, 3 * H * D},
+                                                             dw.data_ptr<T>(),
+                                                             db.data_ptr<T>()},
+                               parallel);
+  return {dw, db};
+}
+
+// What saved_data cannot hold field by field.
+struct SavedOptions : torch::CustomClassHolder {
+  AttentionOptions options;
+};
+
+// Saves qkv; of softmax also the result and its log-sum-exps. Normalised heads are made again.
+class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunction> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& input, const OptionalTensor& q_weight, const OptionalTensor& q_bias,
+                        const OptionalTensor& k_weight, const OptionalTensor& k_bias, const OptionalTensor& gain, const OptionalTensor& bias,
+                        const OptionalTensor& alpha, const AttentionOptions& options, int64_t heads, double eps) {
+    const int64_t B = input.size(0), L = input.size(1), D = input.size(2) / (3 * heads);
+    const Tensor qkv = input.contiguous().view({B, L, 3, heads, D});
+    const QkNorm norm{contiguous_or_undefined(q_weight), contiguous_or_undefined(q_bias), contiguous_or_undefined(k_weight),
+                      contiguous_or_undefined(k_bias), eps};
+    const auto [q, k, stats] = queries_and_keys(qkv, norm);
+    const auto [out, sum, log, zeros, skipped, lse] = attention_forward_cpu(q, k, part(qkv, 2), options, /*statistics=*/false);
+    const Tensor result = out.transpose(1, 2).reshape({B, L, heads * D});
+    const bool softmax = options.h == kernels::Activation::softmax;
+    ctx->save_for_backward({qkv, norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias, softmax ? result : Tensor(), softmax ? lse : Tensor()});
+    auto saved = c10::make_intrusive<SavedOptions>();
+    saved->options = options;
+    for (PerHead* values : {&saved->options.gain, &saved->options.bias, &saved->options.alpha})
+      if (values->values.defined()) values->values = values->values.detach();
+    ctx->saved_data["options"] = at::IValue::make_capsule(std::move(saved));
+    ctx->saved_data["eps"] = eps;
+    const auto wanted = [](const OptionalTensor& tensor) { return tensor.has_value() && tensor->requires_grad(); };
+    ctx->saved_data["wants"] = c10::List<bool>({wanted(gain), wanted(bias), wanted(alpha)});
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    check_first_derivative("hinge::self_attention");
+    const variable_list saved = ctx->get_saved_variables();
+    const Tensor& qkv = saved[0];
+    const QkNorm norm{saved[1], saved[2], saved[3], saved[4], ctx->saved_data["eps"].toDouble()};
+    const auto options = c10::static_intrusive_pointer_cast<SavedOptions>(ctx->saved_data["options"].toCapsule())->options;
+    const int64_t B = qkv.size(0), L = qkv.size(1), H = qkv.size(3), D = qkv.size(4);
+    const auto by_head = [&](const Tensor& rows) { return rows.view({B, L, H, D}).transpose(1, 2); };
+
+    const auto [q, k, stats] = queries_and_keys(qkv, norm);
+    const Tensor grad = at::empty_like(qkv);
+    AttentionBackwardInputs inputs;
+    inputs.grad_out = by_head(grads[0].contiguous());
+    if (saved[5].defined()) inputs.out = by_head(saved[5]);
+    inputs.lse = saved[6];
+    const auto wants = ctx->saved_data["wants"].toBoolList();
+    for (size_t i = 0; i < 3; ++i) inputs.wanted[i] = wants[i];
+    inputs.into = {part(grad, 0), part(grad, 1), part(grad, 2)};
+    const auto [dq, dk, dv, dgain, dbias, dalpha] = attention_backward_cpu(q, k, part(qkv, 2), inputs, options);
+
+    Tensor dqw, dqb, dkw, dkb;
+    if (norm.q_weight.defined()) {
+      const auto back = qkv.scalar_type() == at::kFloat ? norm_heads_backward<float> : norm_heads_backward<double>;
+      std::tie(dqw, dqb) = back(qkv, 0, norm.q_weight, stats[0], grad);
+      std::tie(dkw, dkb) = back(qkv, 1, norm.k_weight, stats[1], grad);
+    }
+    const auto if_wanted = [&](size_t i, const Tensor& gradient) { return inputs.wanted[i] ? gradient : Tensor(); };
+    return {grad.view({B, L, 3 * H * D}),  dqw, dqb, dkw, dkb, if_wanted(0, dgain), if_wanted(1, dbias), if_wanted(2, dalpha), Tensor(),
+            Tensor(), Tensor()};
+  }
+
+ private:
+  // q and k [B, H, L, D], normalised if the norm is defined, and then with the statistics [2, 2, B L H].
+  static std::tuple<Tensor, Tensor, Tensor> queries_and_keys(const Tensor& qkv, const QkNorm& norm) {
+    if (!norm.q_weight.defined()) return {part(qkv, 0), part(qkv, 1), Tensor()};
+    const Tensor qk = at::empty({qkv.size(0), qkv.size(1), 2, qkv.size(3), qkv.size(4)}, qkv.options());
+    const Tensor stats = at::empty({2, 2, qkv.size(0) * qkv.size(1) * qkv.size(3)}, qkv.options());
+    const auto run = qkv.scalar_type() == at::kFloat ? norm_heads<float> : norm_heads<double>;
+    run(qkv, 0, norm.q_weight, norm.q_bias, norm.eps, qk, stats[0]);
+    run(qkv, 1, norm.k_weight, norm.k_bias, norm.eps, qk, stats[1]);
+    return {part(qk, 0), part(qk, 1), stats};
+  }
+};
+
+// ---- cross-entropy
+
+template <typename T>
+void cross_entropy_rows(kernels::CrossEntropy kind, const Tensor& logits, const Tensor& labels, const Tensor& second, double lambda,
+                        const Tensor& losses, const Tensor& grad) {
+  AtenParallel parallel;
+  kernels::cross_entropy(kind,
+                         kernels::CrossEntropyRows<T>{logits.size(0), logits.size(1), logits.data_ptr<T>(), labels.data_ptr<int64_t>(),
+                                                      second.defined() ? second.data_ptr<int64_t>() : nullptr, lambda, losses.data_ptr<T>(),
+                                                      grad.defined() ? grad.data_ptr<T>() : nullptr},
+                         parallel);
+}
+
+class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& logits, const Tensor& labels, const OptionalTensor& second, double lambda,
+                        int64_t kind, bool for_backward) {
+    const Tensor rows = logits.contiguous(), losses = at::empty({rows.size(0)}, rows.options());
+    const Tensor grad = for_backward ? at::empty_like(rows) : Tensor();
+    (rows.scalar_type() == at::kFloat ? cross_entropy_rows<float> : cross_entropy_rows<double>)(
+        static_cast<kernels::CrossEntropy>(kind), rows, labels, second.value_or(Tensor()), lambda, losses, grad);
+    if (for_backward) ctx->save_for_backward({grad});
+    return losses.mean();
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    check_first_derivative("hinge::cross_entropy");
+    const Tensor grad = ctx->get_saved_variables()[0];
+    return {grad * (grads[0] / grad.size(0)), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+bool wants_gradient(std::initializer_list<Tensor> tensors) {
+  if (!at::GradMode::is_enabled()) return false;
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); });
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual) {
+  constexpr const char* op = "hinge::linear";
+  check_cpu(op, "x", x);
+  TORCH_CHECK(x.dim() >= 1 && w.dim() == 2 && x.size(-1) == w.size(1), op, ": x [..., K] and w [N, K] do not fit: ", x.sizes(), " and ",
+              w.sizes());
+  check_like(op, "w", w, w.sizes(), x);
+  check_like(op, "bias", bias, {w.size(0)}, x);
+  check_like(op, "residual", residual, with_last(x, w.size(0)), x);
+  return LinearFunction::apply(x, w, optional(bias), optional(residual));
+}
+
+Tensor feed_forward(kernels::Activation h, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
+                    const Tensor& residual) {
+  constexpr const char* op = "hinge::feed_forward";
+  check_cpu(op, "x", x);
+  TORCH_CHECK(h != kernels::Activation::softmax, op, ": softmax is no point-wise function");
+  TORCH_CHECK(x.dim() >= 1 && w1.dim() == 2 && w2.dim() == 2 && x.size(-1) == w1.size(1) && w1.size(0) == w2.size(1), op,
+              ": x [..., K], w1 [W, K] and w2 [N, W] do not fit: ", x.sizes(), ", ", w1.sizes(), " and ", w2.sizes());
+  check_like(op, "w1", w1, w1.sizes(), x);
+  check_like(op, "w2", w2, w2.sizes(), x);
+  check_like(op, "b1", b1, {w1.size(0)}, x);
+  check_like(op, "b2", b2, {w2.size(0)}, x);
+  check_like(op, "residual", residual, with_last(x, w2.size(0)), x);
+  return FeedForwardFunction::apply(x, w1, b1, w2, b2, optional(residual), static_cast<int64_t>(h), wants_gradient({x, w1, b1, w2, b2, residual}));
+}
+
+std::pair<Tensor, Tensor> layer_norm_fork(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  constexpr const char* op = "hinge::layer_norm_fork";
+  check_cpu(op, "x", x);
+  TORCH_CHECK(x.dim() >= 1 && x.size(-1) > 0, op, ": x must have a last dimension of at least 1, got ", x.sizes());
+  check_like(op, "weight", weight, {x.size(-1)}, x);
+  check_like(op, "bias", bias, {x.size(-1)}, x);
+  const variable_list r = LayerNormFunction::apply(x, weight, bias, eps);
+  return {r[0], r[1]};
+}
+
+Tensor self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& options, const QkNorm& norm) {
+  constexpr const char* op = "hinge::self_attention";
+  check_cpu(op, "qkv", qkv);
+  TORCH_CHECK(qkv.dim() == 3 && heads > 0 && qkv.size(2) % (3 * heads) == 0, op, ": qkv must be [B, L, 3 H D] with H = ", heads, ", got ",
+              qkv.sizes());
+  const int64_t D = qkv.size(2) / (3 * heads);
+  const bool any = norm.q_weight.defined() || norm.q_bias.defined() || norm.k_weight.defined() || norm.k_bias.defined();
+  TORCH_CHECK(!any || (norm.q_weight.defined() && norm.q_bias.defined() && norm.k_weight.defined() && norm.k_bias.defined()), op,
+              ": a norm needs weight and bias for queries and for keys");
+  check_like(op, "q_weight", norm.q_weight, {D}, qkv);
+  check_like(op, "q_bias", norm.q_bias, {D}, qkv);
+  check_like(op, "k_weight", norm.k_weight, {D}, qkv);
+  check_like(op, "k_bias", norm.k_bias, {D}, qkv);
+  const AttentionOptions seeded = with_seed(options);
+  return SelfAttentionFunction::apply(qkv, optional(norm.q_weight), optional(norm.q_bias), optional(norm.k_weight), optional(norm.k_bias),
+                                      optional(options.gain.values), optional(options.bias.values), optional(options.alpha.values), seeded,
+                                      heads, norm.eps);
+}
+
+Tensor cross_entropy(kernels::CrossEntropy kind, const Tensor& logits, const Tensor& labels, const Tensor& second, double lambda) {
+  constexpr const char* op = "hinge::cross_entropy";
+  check_cpu(op, "logits", logits);
+  TORCH_CHECK(logits.dim() == 2 && logits.size(0) > 0 && logits.size(1) > 0, op, ": logits must be [rows, classes], got ", logits.sizes());
+  TORCH_CHECK(labels.defined(), op, ": labels are undefined");
+  for (const Tensor& some : {labels, second}) {
+    if (!some.defined()) continue;
+    TORCH_CHECK(some.scalar_type() == at::kLong && some.dim() == 1 && some.size(0) == logits.size(0), op, ": labels must be int64 [",
+                logits.size(0), "], got ", some.scalar_type(), " ", some.sizes());
+    const int64_t least = some.min().item<int64_t>(), most = some.max().item<int64_t>();
+    TORCH_CHECK(least >= 0 && most < logits.size(1), op, ": labels must be in [0, ", logits.size(1), "), got ", least < 0 ? least : most);
+  }
+  TORCH_CHECK(lambda >= 0 && lambda <= 1, op, ": lambda must be in [0, 1], got ", lambda);
+  return CrossEntropyFunction::apply(logits, labels.contiguous(), optional(second.defined() ? second.contiguous() : second), lambda,
+                                     static_cast<int64_t>(kind), wants_gradient({logits}));
+}
+
+Tensor patches(const Tensor& images, int64_t patch) {
+  TORCH_CHECK(images.dim() == 4 && images.scalar_type() == at::kFloat && images.is_cpu(),
+              "hinge::patches: images must be float32 [n, height, width, channels] on the CPU, got ", images.scalar_type(), " ", images.sizes());
+  TORCH_CHECK(patch > 0 && images.size(1) >= patch && images.size(2) >= patch, "hinge::patches: a patch of ", patch,
+              " pixels does not fit into images of ", images.size(1), " x ", images.size(2));
+  const Tensor from = images.contiguous();
+  const int64_t n = from.size(0), height = from.size(1), width = from.size(2), channels = from.size(3);
+  const Tensor to = at::empty({n, (height / patch) * (width / patch), channels * patch * patch}, from.options());
+  AtenParallel parallel;
+  kernels::gather_patches(from.data_ptr<float>(), n, height, width, channels, patch, to.data_ptr<float>(), parallel);
+  return to;
+}
+
+}  // namespace hinge

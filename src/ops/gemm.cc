@@ -1,0 +1,90 @@
+#include "ops/gemm.h"
+
+#include <ATen/ATen.h>
+#include <omp.h>
+
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <tuple>
+
+namespace hinge {
+namespace {
+
+using dnnl::memory;
+
+dnnl::engine& engine() {
+  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+memory::desc matrix(int64_t rows, int64_t columns, bool transposed = false) {
+  return memory::desc({rows, columns}, memory::data_type::f32, transposed ? memory::dims{1, rows} : memory::dims{columns, 1});
+}
+
+memory over(const memory::desc& desc, const at::Tensor& tensor) { return memory(desc, engine(), tensor.data_ptr<float>()); }
+
+// A product with what follows it, made once for each shape.
+struct Linear {
+  dnnl::matmul run;
+  memory::desc x, w, bias, y;
+};
+
+const Linear& linear(int64_t R, int64_t N, int64_t K, bool has_bias, bool has_residual) {
+  // oneDNN plans for the number of threads; jagged batches bring ever new numbers of rows.
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, int>;
+  constexpr size_t kMost = 512;
+  thread_local std::map<Key, Linear> made;
+  const Key key{R, N, K, has_bias, has_residual, omp_get_max_threads()};
+  const auto found = made.find(key);
+  if (found != made.end()) return found->second;
+  if (made.size() >= kMost) made.clear();
+  Linear l{dnnl::matmul(), matrix(R, K), matrix(K, N, true), matrix(1, N), matrix(R, N)};
+  dnnl::post_ops after;
+  if (has_residual) after.append_binary(dnnl::algorithm::binary_add, l.y);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(after);
+  const auto desc = has_bias ? dnnl::matmul::desc(l.x, l.w, l.bias, l.y) : dnnl::matmul::desc(l.x, l.w, l.y);
+  l.run = dnnl::matmul(dnnl::matmul::primitive_desc(desc, attributes, engine()));
+  return made.emplace(key, std::move(l)).first->second;
+}
+
+at::Tensor sgemm(char transpose_a, int64_t M, int64_t N, int64_t K, const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor c = at::empty({M, N}, a.options());
+  const dnnl_status_t status = dnnl_sgemm(transpose_a, 'N', M, N, K, 1.0F, a.data_ptr<float>(), a.size(1), b.data_ptr<float>(), N, 0.0F,
+                                          c.data_ptr<float>(), N);
+  TORCH_CHECK(status == dnnl_success, "hinge: oneDNN refused a product of ", a.sizes(), " and ", b.sizes(), " (status ",
+              static_cast<int>(status), ")");
+  return c;
+}
+
+}  // namespace
+
+void linear_into(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const at::Tensor& residual, const at::Tensor& y) {
+  if (y.numel() == 0) return;
+  if (x.scalar_type() != at::kFloat || x.size(1) == 0) {
+    at::Tensor result = at::mm(x, w.t());
+    if (bias.defined()) result = result + bias;
+    if (residual.defined()) result = result + residual;
+    y.copy_(result);
+    return;
+  }
+  const Linear& l = linear(x.size(0), w.size(0), x.size(1), bias.defined(), residual.defined());
+  std::unordered_map<int, memory> arguments = {
+      {DNNL_ARG_SRC, over(l.x, x)}, {DNNL_ARG_WEIGHTS, over(l.w, w)}, {DNNL_ARG_DST, over(l.y, y)}};
+  if (bias.defined()) arguments.insert({DNNL_ARG_BIAS, over(l.bias, bias)});
+  if (residual.defined()) arguments.insert({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, over(l.y, residual)});
+  thread_local dnnl::stream stream(engine());
+  l.run.execute(stream, arguments);
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0) return at::mm(a, b);
+  return sgemm('N', a.size(0), b.size(1), a.size(1), a, b);
+}
+
+at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0) return at::mm(a.t(), b);
+  return sgemm('T', a.size(1), b.size(1), a.size(0), a, b);
+}
+
+}  // namespace hinge

@@ -1,0 +1,15 @@
+// Dense products: float32 through oneDNN, float64 through ATen (there to be right, not fast). Row-major, contiguous.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace hinge {
+
+// y = x w^T + bias + residual; x [R, K], w [N, K], y [R, N]. bias [N] and residual [R, N] may be undefined; y may be the residual's memory.
+void linear_into(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const at::Tensor& residual, const at::Tensor& y);
+
+// a b and a^T b into new tensors.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b);
+at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace hinge

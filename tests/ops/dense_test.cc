@@ -1,0 +1,186 @@
+// The fused layers around attention: values against plain ATen formulas, gradients against differences, errors.
+#include "hinge/ops/dense.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "gradcheck.h"
+
+namespace hinge {
+namespace {
+
+using at::Tensor;
+using kernels::Activation;
+using kernels::CrossEntropy;
+using testing::expect_gradients;
+
+Tensor leaf(at::IntArrayRef sizes, int64_t seed, at::ScalarType dtype = at::kDouble) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed));
+  return at::randn(sizes, generator, at::kDouble).to(dtype).requires_grad_(true);
+}
+
+// A sum with weights of its own for every element, so that no gradient can hide.
+Tensor weighted(const Tensor& y) { return (y * at::linspace(-1, 1, y.numel(), y.options().requires_grad(false)).view_as(y)).sum(); }
+
+double relative_error(const Tensor& got, const Tensor& expected) {
+  EXPECT_EQ(got.sizes(), expected.sizes());
+  return ((got.to(at::kDouble) - expected).abs().max() / expected.abs().max().clamp_min(1e-30)).item<double>();
+}
+
+// Sums of n products, each rounded: n eps at worst, about sqrt(n) eps in the mean; n is below 100 here.
+constexpr double kFloatError = 100 * 6e-8;
+
+TEST(Linear, IsTheProductWithBiasAndResidual) {
+  for (const auto dtype : {at::kFloat, at::kDouble})
+    for (const int64_t rows : {1, 6, 37}) {
+      const Tensor x = leaf({2, rows, 13}, 1, dtype), w = leaf({7, 13}, 2, dtype), b = leaf({7}, 3, dtype), r = leaf({2, rows, 7}, 4, dtype);
+      const Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t()) + b.to(at::kDouble) + r.to(at::kDouble);
+      EXPECT_LT(relative_error(hinge::linear(x, w, b, r), expected), kFloatError);
+      EXPECT_LT(relative_error(hinge::linear(x, w, b), expected - r.to(at::kDouble)), kFloatError);
+      EXPECT_LT(relative_error(hinge::linear(x, w), expected - r.to(at::kDouble) - b.to(at::kDouble)), kFloatError);
+      // Not contiguous: the columns of a wider array, rows transposed.
+      const Tensor wide = leaf({2, 13, rows}, 1, dtype).transpose(1, 2);
+      EXPECT_LT(relative_error(hinge::linear(wide, w), at::matmul(wide.to(at::kDouble), w.to(at::kDouble).t())), kFloatError);
+    }
+}
+
+TEST(Linear, Gradients) {
+  expect_gradients([](const auto& in) { return weighted(hinge::linear(in[0], in[1], in[2], in[3])); },
+                   {leaf({2, 5, 4}, 1), leaf({3, 4}, 2), leaf({3}, 3), leaf({2, 5, 3}, 4)});
+  // float32 takes another path: its gradients are those of float64, rounded.
+  std::vector<Tensor> gradients[2];
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    const std::vector<Tensor> in = {leaf({3, 17, 24}, 1, dtype), leaf({20, 24}, 2, dtype), leaf({20}, 3, dtype), leaf({3, 17, 20}, 4, dtype)};
+    gradients[dtype == at::kFloat] = torch::autograd::grad({weighted(hinge::linear(in[0], in[1], in[2], in[3]))}, in);
+  }
+  for (size_t i = 0; i < 4; ++i) EXPECT_LT(relative_error(gradients[1][i], gradients[0][i]), kFloatError);
+}
+
+TEST(FeedForward, ValuesAndGradients) {
+  const Tensor x = leaf({2, 9, 5}, 1), w1 = leaf({11, 5}, 2), b1 = leaf({11}, 3), w2 = leaf({6, 11}, 4), b2 = leaf({6}, 5),
+               r = leaf({2, 9, 6}, 6);
+  const Tensor expected = at::matmul(at::gelu(at::matmul(x, w1.t()) + b1), w2.t()) + b2 + r;
+  EXPECT_LT(relative_error(feed_forward(Activation::gelu, x, w1, b1, w2, b2, r), expected), 1e-13);
+  const auto single = [](const Tensor& t) { return t.to(at::kFloat); };
+  EXPECT_LT(relative_error(feed_forward(Activation::gelu, single(x), single(w1), single(b1), single(w2), single(b2), single(r)), expected),
+            kFloatError);
+  {
+    const at::NoGradGuard guard;  // works in place there, on its own memory only
+    EXPECT_LT(relative_error(feed_forward(Activation::gelu, x, w1, b1, w2, b2, r), expected), 1e-13);
+  }
+  for (const Activation h : {Activation::gelu, Activation::silu, Activation::sigmoid})
+    expect_gradients([h](const auto& in) { return weighted(feed_forward(h, in[0], in[1], in[2], in[3], in[4], in[5])); },
+                     {leaf({3, 4}, 1), leaf({5, 4}, 2), leaf({5}, 3), leaf({2, 5}, 4), leaf({2}, 5), leaf({3, 2}, 6)});
+}
+
+TEST(LayerNormFork, ValuesAndGradients) {
+  for (const int64_t width : {1, 3, 8, 33, 64}) {
+    const Tensor x = leaf({5, 7, width}, 1), w = leaf({width}, 2), b = leaf({width}, 3);
+    const Tensor expected = at::layer_norm(x, {width}, w, b, 1e-6);
+    EXPECT_LT(relative_error(layer_norm_fork(x, w, b, 1e-6).first, expected), 1e-12) << width;
+    EXPECT_TRUE(layer_norm_fork(x, w, b, 1e-6).second.equal(x));
+    if (width == 1) continue;  // of one element the norm is nothing but rounding
+    EXPECT_LT(relative_error(layer_norm_fork(x.to(at::kFloat), w.to(at::kFloat), b.to(at::kFloat), 1e-6).first, expected), kFloatError);
+  }
+  // Both results used, and the second behind the first's branch: what a pre-norm block does.
+  expect_gradients(
+      [](const auto& in) {
+        const auto [y, skip] = layer_norm_fork(in[0], in[1], in[2], 1e-6);
+        return weighted(y * y + 3 * skip);
+      },
+      {leaf({4, 6}, 1), leaf({6}, 2), leaf({6}, 3)});
+  expect_gradients([](const auto& in) { return weighted(layer_norm_fork(in[0], in[1], in[2], 1e-6).first); },
+                   {leaf({4, 6}, 1), leaf({6}, 2), leaf({6}, 3)});
+}
+
+// The same by the op on separate tensors.
+Tensor plain_self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& options, const QkNorm& norm) {
+  const int64_t B = qkv.size(0), L = qkv.size(1), D = qkv.size(2) / (3 * heads);
+  const Tensor parts = qkv.view({B, L, 3, heads, D}).permute({2, 0, 3, 1, 4});
+  Tensor q = parts[0], k = parts[1];
+  if (norm.q_weight.defined()) {
+    q = at::layer_norm(q, {D}, norm.q_weight, norm.q_bias, norm.eps);
+    k = at::layer_norm(k, {D}, norm.k_weight, norm.k_bias, norm.eps);
+  }
+  return attention(q, k, parts[2], options).transpose(1, 2).reshape({B, L, heads * D});
+}
+
+TEST(SelfAttention, EqualsTheOpOnSeparateTensors) {
+  for (const char* name : {"relu-vit", "softmax", "sigmoid"})
+    for (const bool normed : {false, true}) {
+      const Tensor qkv = leaf({2, 9, 3 * 2 * 5}, 1);
+      QkNorm norm;
+      if (normed) norm = {leaf({5}, 2), leaf({5}, 3), leaf({5}, 4), leaf({5}, 5)};
+      std::vector<Tensor> inputs = {qkv};
+      if (normed) inputs.insert(inputs.end(), {norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias});
+      const Tensor packed = self_attention(qkv, 2, preset(name), norm), plain = plain_self_attention(qkv, 2, preset(name), norm);
+      EXPECT_LT(relative_error(packed, plain), 1e-12);
+      const auto got = torch::autograd::grad({weighted(packed)}, inputs), expected = torch::autograd::grad({weighted(plain)}, inputs);
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_LT((got[i] - expected[i]).abs().max().item<double>(), 1e-12) << name << " input " << i;
+    }
+}
+
+TEST(SelfAttention, GradientsOfWhatIsLearned) {
+  expect_gradients(
+      [](const auto& in) {
+        AttentionOptions options = preset("silu");
+        options.gain = in[1], options.bias = in[2], options.alpha = in[3];
+        return weighted(self_attention(in[0], 2, options, {in[4], in[5], in[6], in[7]}));
+      },
+      {leaf({1, 5, 3 * 2 * 4}, 1), leaf({2}, 2), leaf({2}, 3), leaf({2}, 4), leaf({4}, 5), leaf({4}, 6), leaf({4}, 7), leaf({4}, 8)});
+}
+
+TEST(CrossEntropyOp, ValuesAndGradients) {
+  const Tensor logits = leaf({6, 11}, 1), labels = at::tensor({0, 10, 3, 3, 7, 1}, at::kLong), second = at::tensor({4, 10, 2, 0, 7, 9}, at::kLong);
+  const auto hot = [](const Tensor& l) { return at::one_hot(l, 11).to(at::kDouble); };
+  const Tensor mixed = 0.3 * hot(labels) + 0.7 * hot(second);
+  const auto softmax = [&](const Tensor& target) { return -(target * at::log_softmax(logits, 1)).sum(1).mean(); };
+  const auto sigmoid = [&](const Tensor& target) {
+    return -(target * at::log_sigmoid(logits) + (1 - target) * at::log_sigmoid(-logits)).sum(1).mean();
+  };
+  EXPECT_LT(relative_error(cross_entropy(CrossEntropy::softmax, logits, labels), softmax(hot(labels))), 1e-13);
+  EXPECT_LT(relative_error(cross_entropy(CrossEntropy::sigmoid, logits, labels), sigmoid(hot(labels))), 1e-13);
+  EXPECT_LT(relative_error(cross_entropy(CrossEntropy::softmax, logits, labels, second, 0.3), softmax(mixed)), 1e-13);
+  EXPECT_LT(relative_error(cross_entropy(CrossEntropy::sigmoid, logits, labels, second, 0.3), sigmoid(mixed)), 1e-13);
+  EXPECT_LT(relative_error(cross_entropy(CrossEntropy::softmax, logits.to(at::kFloat) * 50, labels),
+                           -at::log_softmax(logits * 50, 1).gather(1, labels.unsqueeze(1)).mean()), kFloatError);
+  for (const CrossEntropy kind : {CrossEntropy::softmax, CrossEntropy::sigmoid})
+    expect_gradients([&](const auto& in) { return 3 * cross_entropy(kind, in[0], labels, second, 0.3); }, {leaf({6, 11}, 2)});
+}
+
+TEST(Patches, FollowTheOrderOfAConvolution) {
+  const Tensor images = leaf({2, 9, 6, 3}, 1, at::kFloat).detach(), weights = leaf({5, 3, 3, 3}, 2, at::kFloat).detach();
+  const Tensor expected = at::conv2d(images.permute({0, 3, 1, 2}), weights, {}, 3).flatten(2).transpose(1, 2);
+  EXPECT_LT(relative_error(at::matmul(patches(images, 3), weights.view({5, 27}).t()), expected.to(at::kDouble)), kFloatError);
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+TEST(Dense, ErrorsNameTheShapes) {
+  const Tensor x = leaf({2, 4}, 1);
+  EXPECT_EQ(error_of([&] { hinge::linear(x, leaf({3, 5}, 2)); }), "hinge::linear: x [..., K] and w [N, K] do not fit: [2, 4] and [3, 5]");
+  EXPECT_EQ(error_of([&] { hinge::linear(x, leaf({3, 4}, 2), leaf({2}, 3)); }),
+            "hinge::linear: bias must have the shape [3] and the input's dtype Double, got [2] and Double");
+  EXPECT_EQ(error_of([&] { cross_entropy(CrossEntropy::softmax, x, at::tensor({0, 4}, at::kLong)); }),
+            "hinge::cross_entropy: labels must be in [0, 4), got 4");
+  EXPECT_EQ(error_of([&] { self_attention(leaf({1, 2, 10}, 1), 2, {}); }),
+            "hinge::self_attention: qkv must be [B, L, 3 H D] with H = 2, got [1, 2, 10]");
+  EXPECT_EQ(error_of([&] { patches(at::zeros({1, 3, 3, 1}), 4); }), "hinge::patches: a patch of 4 pixels does not fit into images of 3 x 3");
+  EXPECT_NE(error_of([&] {
+              const Tensor w = leaf({3, 4}, 2);
+              const auto first = torch::autograd::grad(std::vector<Tensor>{weighted(hinge::linear(x, w))}, std::vector<Tensor>{x}, {}, c10::nullopt, /*create_graph=*/true);
+            }).find("cannot be differentiated once more"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hinge
