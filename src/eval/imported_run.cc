@@ -1,0 +1,74 @@
+#include "eval/imported_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+
+#include "data/error.h"
+#include "models/timm_weights.h"
+#include "support/config.h"
+#include "train/adam.h"
+#include "train/vit_run.h"
+
+namespace hinge::eval {
+namespace {
+
+std::vector<std::string> class_names(const train::VitTrainConfig& config, const support::SafetensorsFile& file,
+                                     const ImportOptions& options, std::vector<std::string>& notes) {
+  if (!options.classes.empty()) return options.classes;
+  std::string why;
+  try {
+    const auto images = data::open_images(train::source_of(config.data, config.data.train));
+    if (config.model.classes == 0 || config.model.classes == static_cast<int64_t>(images->classes().size())) return images->classes();
+    why = fmt::format("the config's data have {} classes, its model {}", images->classes().size(), config.model.classes);
+  } catch (const std::runtime_error& error) {
+    why = fmt::format("the config's data cannot be opened ({})", error.what());
+  }
+  int64_t count = config.model.classes;
+  if (count == 0) {
+    const support::TensorView* bias = options.head ? file.find("head.bias") : nullptr;
+    if (!bias || bias->elements() == 0)
+      throw std::runtime_error(
+          fmt::format("how many classes there are is not known: {}; set model.classes or name the classes in a file", why));
+    count = static_cast<int64_t>(bias->elements());
+  }
+  notes.push_back(fmt::format("the classes are numbered: {}; a file can name them (--classes FILE)", why));
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> import_timm_run(const std::string& weights, train::VitTrainConfig config, const std::string& folder,
+                                         const ImportOptions& options) {
+  const support::SafetensorsFile file(weights);
+  std::vector<std::string> notes;
+  const std::vector<std::string> classes = class_names(config, file, options, notes);
+  if (config.model.classes == 0) config.model.classes = static_cast<int64_t>(classes.size());
+  if (config.model.classes != static_cast<int64_t>(classes.size()))
+    throw std::runtime_error(fmt::format("model.classes is {}, but {} classes are named", config.model.classes, classes.size()));
+  config.model = models::resolved(config.model);
+  const models::Vit model(config.model, static_cast<uint64_t>(config.train.seed));
+  for (const std::string& note : models::load_timm_weights(file, model, options.head)) notes.push_back(note);
+
+  const train::Adam adam(model.parameters(), {config.optim.beta1, config.optim.beta2, config.optim.eps});
+  train::RunFolder run = train::RunFolder::create(folder, support::write_config(config));
+  train::CheckpointContent content;
+  content.files = {{"weights.safetensors", [&](const std::string& path) { train::save_weights(path, model.parameters()); }},
+                   {"state.safetensors", [&](const std::string& path) { adam.save(path); }}};
+  content.state = train::checkpoint_state(config, classes);
+  content.state["imported"] = std::filesystem::path(weights).filename().string();
+  run.save_checkpoint(content, 1);
+  train::RunStatus status;
+  status.state = "stopped";
+  status.steps = config.optim.steps.value_or(0);
+  status.message = "imported from " + weights;
+  status.values["parameters"] = static_cast<double>(model.parameters().count());
+  run.write_status(status);
+  return notes;
+}
+
+}  // namespace hinge::eval

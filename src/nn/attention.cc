@@ -1,0 +1,111 @@
+#include "nn/attention.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace hinge::nn {
+namespace {
+
+[[noreturn]] void unknown(const char* what, const std::string& given, const std::vector<std::string>& known) {
+  std::string text = std::string("attention.") + what + ": '" + given + "' is not known; known are";
+  for (const std::string& word : known) text += " " + word;
+  throw std::runtime_error(text);
+}
+
+}  // namespace
+
+AttentionOptions attention_options(const AttentionConfig& config) {
+  const std::vector<std::string> presets = preset_names();
+  if (std::find(presets.begin(), presets.end(), config.preset) == presets.end()) unknown("preset", config.preset, presets);
+  if (config.gamma != 1.0 && config.preset != "reluformer") throw std::runtime_error("attention.gamma belongs to the preset reluformer");
+  AttentionOptions options = preset(config.preset, config.gamma);
+  if (config.h) {
+    const auto h = kernels::parse_activation(*config.h);
+    if (!h) unknown("h", *config.h, {kernels::kActivationNames.begin(), kernels::kActivationNames.end()});
+    options.h = *h;
+  }
+  if (config.length) {
+    const auto rule = parse_length_rule(*config.length);
+    if (!rule) unknown("length", *config.length, length_rule_names());
+    options.length_rule = *rule;
+  }
+  options.length_n = config.length_n;
+  if (options.h == kernels::Activation::softmax) {
+    if (config.alpha || config.gain || config.bias || config.learn_alpha || config.learn_gain || config.learn_bias)
+      throw std::runtime_error("attention: softmax has no alpha, gain or bias");
+    options.alpha = options.gain = options.bias = PerHead();
+    options.length_rule = kernels::LengthRule::keys;
+    options.bias_log_n = false;
+    return options;
+  }
+  if (config.alpha) options.alpha = *config.alpha;
+  if (config.gain) options.gain = *config.gain;
+  if (config.bias) options.bias = *config.bias;
+  return options;
+}
+
+SelfAttention::SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads)
+    : config_(config), width_(width), heads_(heads), options_(attention_options(config)) {
+  if (width % heads != 0)
+    throw std::runtime_error("model.width " + std::to_string(width) + " is not a multiple of model.heads " + std::to_string(heads));
+  // Queries, keys and values are three projections: each has its own fan-out.
+  std::vector<at::Tensor> parts;
+  Parameters scratch;
+  for (const char* part : {"q", "k", "v"}) parts.push_back(Builder{scratch, builder.generator}.xavier(part, width, width).detach());
+  qkv_weight_ = builder.parameters.add(builder.prefix + "qkv.weight", at::cat(parts), /*decays=*/true);
+  qkv_bias_ = builder.constant("qkv.bias", {3 * width}, 0);
+  const int64_t depth = width / heads;
+  if (config.qk_norm) {
+    norm_.q_weight = builder.constant("q_norm.weight", {depth}, 1);
+    norm_.q_bias = builder.constant("q_norm.bias", {depth}, 0);
+    norm_.k_weight = builder.constant("k_norm.weight", {depth}, 1);
+    norm_.k_bias = builder.constant("k_norm.bias", {depth}, 0);
+  }
+  const auto learned = [&](const char* name, PerHead& option, double otherwise) {
+    const double start = option.values.defined() ? option.values.item<double>() : otherwise;
+    option = builder.constant(name, {heads}, start);
+  };
+  if (config.learn_alpha) learned("alpha", options_.alpha, 1);
+  if (config.learn_gain) learned("gain", options_.gain, 1);
+  if (config.learn_bias) learned("bias", options_.bias, 0);
+  if (config.gate) {
+    gate_weight_ = builder.xavier("gate.weight", width, width);
+    gate_bias_ = builder.constant("gate.bias", {width}, 0);
+  }
+  out_weight_ = builder.xavier("proj.weight", width, width);
+  out_bias_ = builder.constant("proj.bias", {width}, 0);
+}
+
+at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residual, bool training, AttentionView* view) const {
+  AttentionOptions options = options_;
+  if (training) options.dropout = config_.dropout;
+  const at::Tensor qkv = hinge::linear(x, qkv_weight_, qkv_bias_);
+  if (view) {
+    const int64_t B = x.size(0), L = x.size(1);
+    const at::Tensor parts = qkv.view({B, L, 3, heads_, width_ / heads_}).permute({2, 0, 3, 1, 4});
+    *view = {parts[0], parts[1], parts[2], options};
+    if (norm_.q_weight.defined()) {
+      view->q = layer_norm_fork(view->q, norm_.q_weight, norm_.q_bias, norm_.eps).first;
+      view->k = layer_norm_fork(view->k, norm_.k_weight, norm_.k_bias, norm_.eps).first;
+    }
+  }
+  at::Tensor out = self_attention(qkv, heads_, options, norm_);
+  if (gate_weight_.defined()) out = out * hinge::linear(x, gate_weight_, gate_bias_);
+  return hinge::linear(out, out_weight_, out_bias_, residual);
+}
+
+at::Tensor attention_weights(const AttentionView& view) {
+  const int64_t B = view.q.size(0), Hkv = view.k.size(1), Lk = view.k.size(2), D = view.q.size(3);
+  const at::Tensor unit = at::eye(Lk, view.q.options());
+  std::vector<at::Tensor> columns;
+  for (int64_t first = 0; first < Lk; first += D) {
+    const int64_t count = std::min(D, Lk - first);
+    const at::Tensor values = at::constant_pad_nd(unit.narrow(1, first, count), {0, D - count}).expand({B, Hkv, Lk, D});
+    columns.push_back(attention(view.q, view.k, values, view.options).narrow(3, 0, count));
+  }
+  return at::cat(columns, 3);
+}
+
+}  // namespace hinge::nn

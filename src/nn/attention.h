@@ -1,0 +1,70 @@
+// Attention of a sequence on itself as a module: packed projections around the engine's op, with every option of the engine by name.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "hinge/ops/dense.h"
+#include "nn/parameters.h"
+
+namespace hinge::nn {
+
+// The attention of a model, as configs have it: a preset, and single parts that differ from it.
+struct AttentionConfig {
+  std::string preset = "relu-vit";
+  std::optional<std::string> h = {};
+  std::optional<double> alpha = {}, gain = {}, bias = {};
+  std::optional<std::string> length = {};
+  double length_n = 1.0;
+  double gamma = 1.0;
+  bool learn_alpha = false, learn_gain = false, learn_bias = false;
+  bool qk_norm = true;
+  bool gate = false;
+  double dropout = 0.0;
+
+  template <class V> void visit(V& v) {
+    v("preset", preset, "point in the family of attentions that the other keys change: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax");
+    v("h", h, "activation of the scores: relu, relu2, gelu, gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax");
+    v("alpha", alpha, "weights are scaled by N^-alpha");
+    v("length", length, "what N is: none, fixed, keys, visible");
+    v("length_n", length_n, "N, for length = fixed");
+    v("gain", gain, "factor of the weights");
+    v("bias", bias, "added to the scores");
+    v("gamma", gamma, "of the preset reluformer, whose gain is sqrt(2) / gamma");
+    v("learn_alpha", learn_alpha, "learn alpha, a number for each head");
+    v("learn_gain", learn_gain, "learn the gain, a number for each head");
+    v("learn_bias", learn_bias, "learn the bias, a number for each head");
+    v("qk_norm", qk_norm, "layer norm of each head's queries and keys");
+    v("gate", gate, "multiply the result by one more projection of the input");
+    v("dropout", dropout, "probability of dropping an attention weight in training");
+  }
+};
+
+// The engine's options for it. Throws std::runtime_error for words that the engine does not know and for parts that do not go together.
+AttentionOptions attention_options(const AttentionConfig& config);
+
+// What a forward pass may be asked to show of its attention.
+struct AttentionView {
+  at::Tensor q, k, v;        // [B, H, L, D], as the engine got them
+  AttentionOptions options;
+};
+
+class SelfAttention {
+ public:
+  SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads);
+
+  // x [B, L, width], normalised; the result of the output projection plus `residual` if that is defined.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& residual, bool training, AttentionView* view = nullptr) const;
+
+ private:
+  AttentionConfig config_;
+  int64_t width_, heads_;
+  AttentionOptions options_;
+  at::Tensor qkv_weight_, qkv_bias_, out_weight_, out_bias_, gate_weight_, gate_bias_;
+  QkNorm norm_;
+};
+
+// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: its results for the columns of the unit matrix as values.
+at::Tensor attention_weights(const AttentionView& view);
+
+}  // namespace hinge::nn

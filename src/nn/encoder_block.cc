@@ -1,0 +1,50 @@
+#include "nn/encoder_block.h"
+
+#include <ATen/ATen.h>
+
+#include "nn/recompute.h"
+
+namespace hinge::nn {
+
+EncoderBlock::EncoderBlock(const Builder& builder, const BlockConfig& config, const AttentionConfig& attention)
+    : config_(config),
+      norm1_weight_(builder.constant("norm1.weight", {config.width}, 1)),
+      norm1_bias_(builder.constant("norm1.bias", {config.width}, 0)),
+      attention_(builder.under("attn"), attention, config.width, config.heads),
+      norm2_weight_(builder.constant("norm2.weight", {config.width}, 1)),
+      norm2_bias_(builder.constant("norm2.bias", {config.width}, 0)),
+      w1_(builder.xavier("mlp.fc1.weight", config.mlp_width, config.width)),
+      b1_(builder.normal("mlp.fc1.bias", {config.mlp_width}, 1e-6)),
+      w2_(builder.xavier("mlp.fc2.weight", config.width, config.mlp_width)),
+      b2_(builder.normal("mlp.fc2.bias", {config.width}, 1e-6)) {
+  for (const Parameter& parameter : builder.parameters.all())
+    if (parameter.name.rfind(builder.prefix, 0) == 0) parameters_.push_back(parameter.value);
+}
+
+at::Tensor EncoderBlock::forward(const at::Tensor& x, bool training, AttentionView* view) const {
+  if (!config_.recompute || !training || view) return run(x, training, view);
+  return recomputed([this](const at::Tensor& input) { return run(input, /*training=*/true, nullptr); }, x, parameters_);
+}
+
+at::Tensor EncoderBlock::run(const at::Tensor& x, bool training, AttentionView* view) const {
+  constexpr double eps = 1e-6;
+  const bool plain = !training || (config_.dropout == 0 && config_.drop_path == 0);
+  const auto [normed, skip] = layer_norm_fork(x, norm1_weight_, norm1_bias_, eps);
+  const at::Tensor middle = plain ? attention_.forward(normed, skip, training, view)
+                                  : add_branch(skip, attention_.forward(normed, {}, training, view), training);
+  const auto [normed2, skip2] = layer_norm_fork(middle, norm2_weight_, norm2_bias_, eps);
+  if (plain) return feed_forward(kernels::Activation::gelu, normed2, w1_, b1_, w2_, b2_, skip2);
+  const at::Tensor hidden = at::dropout(at::gelu(hinge::linear(normed2, w1_, b1_)), config_.dropout, training);
+  return add_branch(skip2, hinge::linear(hidden, w2_, b2_), training);
+}
+
+at::Tensor EncoderBlock::add_branch(const at::Tensor& skip, const at::Tensor& branch, bool training) const {
+  at::Tensor kept = at::dropout(branch, config_.dropout, training);
+  if (config_.drop_path > 0) {
+    const double keep = 1 - config_.drop_path;
+    kept = kept * at::bernoulli(at::full({branch.size(0), 1, 1}, keep, branch.options())).div_(keep);
+  }
+  return skip + kept;
+}
+
+}  // namespace hinge::nn

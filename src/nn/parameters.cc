@@ -1,0 +1,44 @@
+#include "nn/parameters.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace hinge::nn {
+
+at::Tensor Parameters::add(std::string name, const at::Tensor& value, bool decays) {
+  TORCH_CHECK(!find(name), "there are two parameters named ", name);
+  all_.push_back({std::move(name), value.detach().requires_grad_(true), decays});
+  return all_.back().value;
+}
+
+const Parameter* Parameters::find(const std::string& name) const {
+  for (const Parameter& parameter : all_)
+    if (parameter.name == name) return &parameter;
+  return nullptr;
+}
+
+int64_t Parameters::count() const {
+  int64_t count = 0;
+  for (const Parameter& parameter : all_) count += parameter.value.numel();
+  return count;
+}
+
+void Parameters::clear_gradients() const {
+  for (const Parameter& parameter : all_) parameter.value.mutable_grad().reset();
+}
+
+at::Tensor Builder::xavier(const std::string& name, int64_t out, int64_t in) const {
+  const double limit = std::sqrt(6.0 / static_cast<double>(in + out));
+  return parameters.add(prefix + name, at::empty({out, in}).uniform_(-limit, limit, generator), /*decays=*/true);
+}
+
+at::Tensor Builder::normal(const std::string& name, at::IntArrayRef sizes, double deviation, bool decays) const {
+  return parameters.add(prefix + name, at::empty(sizes).normal_(0, deviation, generator), decays);
+}
+
+at::Tensor Builder::constant(const std::string& name, at::IntArrayRef sizes, double value, bool decays) const {
+  return parameters.add(prefix + name, at::full(sizes, value), decays);
+}
+
+}  // namespace hinge::nn

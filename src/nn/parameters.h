@@ -1,0 +1,46 @@
+// The parameters of a model: an ordered list of named tensors. Modules keep their own handles; optimisers, checkpoints and tables of
+// parameters go through this list.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hinge::nn {
+
+struct Parameter {
+  std::string name;
+  at::Tensor value;    // requires grad
+  bool decays = false;  // takes weight decay: kernels of dense layers do, biases, norms and embeddings do not
+};
+
+class Parameters {
+ public:
+  // Adds `value` and returns it with gradients on.
+  at::Tensor add(std::string name, const at::Tensor& value, bool decays);
+
+  const std::vector<Parameter>& all() const { return all_; }
+  const Parameter* find(const std::string& name) const;  // nullptr if there is none
+  int64_t count() const;                                 // elements of all
+  void clear_gradients() const;
+
+ private:
+  std::vector<Parameter> all_;
+};
+
+// Where modules put their parameters: under a prefix, with the random numbers of one generator.
+struct Builder {
+  Parameters& parameters;
+  at::Generator generator;
+  std::string prefix = {};
+
+  Builder under(const std::string& name) const { return {parameters, generator, prefix + name + "."}; }
+  at::Tensor xavier(const std::string& name, int64_t out, int64_t in) const;  // [out, in], uniform
+  at::Tensor normal(const std::string& name, at::IntArrayRef sizes, double deviation, bool decays = false) const;
+  at::Tensor constant(const std::string& name, at::IntArrayRef sizes, double value, bool decays = false) const;
+};
+
+}  // namespace hinge::nn

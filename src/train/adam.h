@@ -1,0 +1,41 @@
+// Adam over the parameters of a model, with the state that a checkpoint needs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "hinge/kernels/adam.h"
+#include "nn/parameters.h"
+
+namespace hinge::train {
+
+struct AdamOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+};
+
+class Adam {
+ public:
+  Adam(const nn::Parameters& parameters, const AdamOptions& options);
+
+  // The norm of all gradients together; parameters without a gradient count as zero.
+  double gradient_norm() const;
+  // One step with the gradients times grad_scale; kernels shrink by the share `decay`.
+  void step(double lr, double decay, double grad_scale);
+
+  int64_t steps() const { return steps_; }
+  // The moments with their parameters' names, and the number of steps, in the order m, v.
+  void save(const std::string& path) const;
+  void load(const std::string& path, int64_t steps);
+
+ private:
+  std::vector<kernels::AdamTensor<float>> tensors(double decay) const;
+
+  const nn::Parameters& parameters_;
+  AdamOptions options_;
+  std::vector<at::Tensor> m_, v_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace hinge::train

@@ -1,0 +1,335 @@
+// The run folder on POSIX calls. The order of the steps is the point: everything new is complete and on the disk before it gets its name,
+// and everything old loses its name in one rename before its files go.
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "support/atomic_file.h"
+#include "support/safetensors.h"
+
+namespace hinge::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Names that begin so are unfinished or given up.
+constexpr std::string_view kNew = ".new-", kReplaced = ".replaced-", kRemoved = ".removed-";
+constexpr std::string_view kStepPrefix = "step-";
+constexpr const char* kDescription = "checkpoint.json";
+
+std::string status_path(const std::string& run) { return run + "/status.json"; }
+std::string lock_path(const std::string& run) { return run + "/lock"; }
+std::string checkpoints_folder(const std::string& run) { return run + "/checkpoints"; }
+std::string step_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
+
+std::string now_text() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+void rename_or_throw(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) support::throw_file_error("rename to", to);
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) support::throw_file_error("make the folder", folder, error.value());
+}
+
+void require_run(const std::string& run) {
+  if (is_run(run)) return;
+  throw std::runtime_error(fs::exists(run) ? fmt::format("'{}' holds no run: there is no config.toml in it", run)
+                                           : fmt::format("there is no run '{}'", run));
+}
+
+template <class T> std::optional<T> optional_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? std::nullopt : std::optional<T>(found->template get<T>());
+}
+
+template <class T> json json_of(const std::optional<T>& value) { return value ? json(*value) : json(nullptr); }
+
+json parse_file(const std::string& path) {
+  try {
+    return json::parse(support::read_file(path));
+  } catch (const json::exception& error) {
+    throw std::runtime_error(fmt::format("'{}' is damaged: {}", path, error.what()));
+  }
+}
+
+// Steps that have a folder, the latest first.
+std::vector<int64_t> steps_in(const std::string& run) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_folder(run), error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = 0;
+    if (!name.starts_with(kStepPrefix)) continue;
+    std::from_chars(name.data() + kStepPrefix.size(), name.data() + name.size(), step);
+    if (step_name(step) == name) steps.push_back(step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+// Reads and checks the checkpoint of a step: every file that was saved is there, with its size, and a safetensors file has a sound header.
+Checkpoint read_checkpoint(const std::string& run, int64_t step) {
+  Checkpoint checkpoint;
+  checkpoint.folder = checkpoints_folder(run) + "/" + step_name(step);
+  const std::string path = checkpoint.file(kDescription);
+  const json description = parse_file(path);
+  try {
+    checkpoint.step = description.at("step").get<int64_t>();
+    checkpoint.score = optional_of<double>(description, "score");
+    checkpoint.state = description.at("state");
+    if (checkpoint.step != step) throw std::runtime_error(fmt::format("'{}' says step {}", path, checkpoint.step));
+    for (const auto& [name, size] : description.at("files").items()) {
+      const std::string file = checkpoint.file(name);
+      std::error_code error;
+      const uintmax_t found = fs::file_size(file, error);
+      if (error) support::throw_file_error("read", file, error.value());
+      if (found != size.get<uintmax_t>()) throw std::runtime_error(fmt::format("'{}' has {} bytes, not {}", file, found, size.dump()));
+      if (name.ends_with(".safetensors")) support::SafetensorsFile whole(file);
+    }
+  } catch (const json::exception& error) {
+    throw std::runtime_error(fmt::format("'{}' is damaged: {}", path, error.what()));
+  }
+  return checkpoint;
+}
+
+struct FoundCheckpoints {
+  std::vector<Checkpoint> usable;  // the latest first
+  std::vector<std::string> skipped;
+};
+
+FoundCheckpoints all_checkpoints(const std::string& run) {
+  FoundCheckpoints all;
+  for (const int64_t step : steps_in(run)) try {
+      all.usable.push_back(read_checkpoint(run, step));
+    } catch (const std::runtime_error& error) {
+      all.skipped.emplace_back(error.what());
+    }
+  return all;
+}
+
+// The checkpoint of the highest score, the earlier of equals; nullptr if none has one.
+const Checkpoint* best_of(const std::vector<Checkpoint>& checkpoints) {
+  const Checkpoint* best = nullptr;
+  for (const Checkpoint& checkpoint : checkpoints)
+    if (checkpoint.score && (best == nullptr || *checkpoint.score >= *best->score)) best = &checkpoint;
+  return best;
+}
+
+// What a crash left behind. A checkpoint that was being replaced by one of the same step gets its name back if the new one did not get it.
+void clean(const std::string& run) {
+  const std::string checkpoints = checkpoints_folder(run);
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints, error)) entries.push_back(entry.path());
+  for (const fs::path& path : entries) {
+    const std::string name = path.filename().string();
+    if (name.starts_with(kReplaced)) {
+      const std::string original = checkpoints + "/" + name.substr(kReplaced.size());
+      if (!fs::exists(original)) {
+        rename_or_throw(path.string(), original);
+        continue;
+      }
+    }
+    if (name.starts_with(kNew) || name.starts_with(kReplaced) || name.starts_with(kRemoved)) fs::remove_all(path);
+  }
+  entries.clear();
+  for (const fs::directory_entry& entry : fs::directory_iterator(run)) entries.push_back(entry.path());
+  for (const fs::path& path : entries)
+    if (path.string().ends_with(support::kPartialSuffix)) fs::remove(path);
+}
+
+}  // namespace
+
+bool is_run(const std::string& folder) { return fs::exists(config_path(folder)); }
+
+bool is_training(const std::string& run) {
+  const int lock = ::open(lock_path(run).c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0) return false;
+  const bool held = ::flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(lock);
+  return held;
+}
+
+std::string config_path(const std::string& run) { return run + "/config.toml"; }
+std::string metrics_path(const std::string& run) { return run + "/metrics.jsonl"; }
+
+RunStatus read_status(const std::string& run) {
+  require_run(run);
+  const std::string path = status_path(run);
+  const json object = parse_file(path);
+  try {
+    std::map<std::string, double> values;
+    for (const auto& [name, value] : object.at("values").items())  // JSON has no NaN: it is null there
+      values[name] = value.is_null() ? std::nan("") : value.get<double>();
+    return {.state = object.at("state").get<std::string>(),
+            .step = object.at("step").get<int64_t>(),
+            .steps = object.at("steps").get<int64_t>(),
+            .best = optional_of<double>(object, "best"),
+            .best_step = optional_of<int64_t>(object, "best_step"),
+            .message = object.at("message").get<std::string>(),
+            .values = std::move(values),
+            .started = object.at("started").get<std::string>(),
+            .updated = object.at("updated").get<std::string>(),
+            .pid = object.at("pid").get<int64_t>()};
+  } catch (const json::exception& error) {
+    throw std::runtime_error(fmt::format("'{}' is damaged: {}", path, error.what()));
+  }
+}
+
+CheckpointSearch latest_checkpoint(const std::string& run) {
+  require_run(run);
+  CheckpointSearch search;
+  for (const int64_t step : steps_in(run)) try {
+      search.found = read_checkpoint(run, step);
+      return search;
+    } catch (const std::runtime_error& error) {
+      search.skipped.emplace_back(error.what());
+    }
+  return search;
+}
+
+CheckpointSearch best_checkpoint(const std::string& run) {
+  require_run(run);
+  FoundCheckpoints all = all_checkpoints(run);
+  CheckpointSearch search{.found = std::nullopt, .skipped = std::move(all.skipped)};
+  if (const Checkpoint* best = best_of(all.usable))
+    search.found = *best;
+  else if (!all.usable.empty())
+    search.found = all.usable.front();
+  return search;
+}
+
+RunFolder::RunFolder(std::string folder) : folder_(std::move(folder)), started_(now_text()) {
+  const std::string path = lock_path(folder_);
+  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_ < 0) support::throw_file_error("create", path);
+  // Those who only look hold the lock for a moment; a process that trains holds it all the time.
+  int taken = -1;
+  for (int attempt = 0; attempt < 20 && taken != 0; ++attempt) {
+    taken = ::flock(lock_, LOCK_EX | LOCK_NB);
+    if (taken != 0 && errno == EWOULDBLOCK) ::usleep(10'000);
+  }
+  if (taken == 0) return;
+  const int reason = errno;
+  ::close(lock_);
+  if (reason != EWOULDBLOCK) support::throw_file_error("lock", path, reason);
+  throw std::runtime_error(fmt::format("another process is training into '{}': wait for it or stop it, or choose another folder", folder_));
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : folder_(std::move(other.folder_)), started_(std::move(other.started_)), lock_(std::exchange(other.lock_, -1)) {}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+RunFolder RunFolder::create(const std::string& folder, std::string_view config) {
+  const auto refuse_old = [&] {
+    if (is_run(folder))
+      throw std::runtime_error(
+          fmt::format("'{0}' holds a run already: go on with it by 'hinge train --resume {0}', or choose another folder", folder));
+  };
+  refuse_old();
+  make_folder(checkpoints_folder(folder));
+  RunFolder run(folder);
+  refuse_old();  // between the look and the lock another process may have made it
+  run.write_status({});
+  support::AtomicFile(config_path(folder)).commit(config);  // last: from here on it is a run
+  return run;
+}
+
+RunFolder RunFolder::open(const std::string& folder) {
+  require_run(folder);
+  RunFolder run(folder);
+  make_folder(checkpoints_folder(folder));
+  clean(folder);
+  if (fs::exists(status_path(folder))) try {
+      run.started_ = read_status(folder).started;
+    } catch (const std::runtime_error&) {
+      // A damaged status is no reason not to go on: the next write_status replaces it.
+    }
+  return run;
+}
+
+void RunFolder::write_status(RunStatus status) {
+  const json object = {{"state", status.state},     {"step", status.step},
+                       {"steps", status.steps},     {"best", json_of(status.best)},
+                       {"message", status.message}, {"best_step", json_of(status.best_step)},
+                       {"values", status.values},   {"started", started_},
+                       {"updated", now_text()},     {"pid", static_cast<int64_t>(::getpid())}};
+  support::AtomicFile(status_path(folder_)).commit(object.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+void RunFolder::save_checkpoint(const CheckpointContent& content, int64_t keep) {
+  const std::string checkpoints = checkpoints_folder(folder_), name = step_name(content.step), target = checkpoints + "/" + name;
+  const std::string fresh = checkpoints + "/" + std::string(kNew) + name;
+  fs::remove_all(fresh);
+  make_folder(fresh);
+  try {
+    json files = json::object();
+    for (const CheckpointFile& file : content.files) {
+      const std::string path = fresh + "/" + file.name;
+      file.write(path);
+      support::sync_file(path);
+      files[file.name] = fs::file_size(path);
+    }
+    json description = {{"step", content.step}, {"score", nullptr}, {"files", files}, {"state", content.state}, {"saved", now_text()}};
+    if (content.score && std::isfinite(*content.score)) description["score"] = *content.score;
+    support::AtomicFile(fresh + "/" + kDescription).commit(description.dump(2) + "\n");  // flushes the folder as well
+    const std::string old = checkpoints + "/" + std::string(kReplaced) + name;
+    const bool replaces = fs::exists(target);
+    if (replaces) {
+      fs::remove_all(old);
+      rename_or_throw(target, old);
+    }
+    if (std::rename(fresh.c_str(), target.c_str()) != 0) {
+      const int reason = errno;
+      if (replaces) rename_or_throw(old, target);
+      support::throw_file_error("rename to", target, reason);
+    }
+    support::sync_folder(checkpoints);
+    if (replaces) fs::remove_all(old);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(fresh, ignored);
+    throw;
+  }
+  remove_old(keep);
+}
+
+void RunFolder::remove_old(int64_t keep) {
+  const FoundCheckpoints all = all_checkpoints(folder_);
+  const Checkpoint* best = best_of(all.usable);
+  for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < all.usable.size(); ++i) {
+    if (&all.usable[i] == best) continue;
+    const std::string given_up = checkpoints_folder(folder_) + "/" + std::string(kRemoved) + step_name(all.usable[i].step);
+    rename_or_throw(all.usable[i].folder, given_up);
+    fs::remove_all(given_up);
+  }
+}
+
+}  // namespace hinge::train

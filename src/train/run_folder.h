@@ -1,0 +1,96 @@
+// The folder of one training run, and what is safe in it: at any moment, also after kill -9 or a full disk, it holds the last whole set of
+// everything. No torch here: what goes into a checkpoint is written by functions that the caller gives.
+//
+//   RUN/config.toml                     the resolved config
+//   RUN/metrics.jsonl                   support/jsonl.h
+//   RUN/events.out.tfevents.*           support/tensorboard.h
+//   RUN/status.json                     what the run is doing
+//   RUN/checkpoints/step-00001200/      weights.safetensors, state.safetensors, checkpoint.json
+//   RUN/lock                            held by the process that trains
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hinge::train {
+
+struct RunStatus {
+  std::string state = "running";  // running, done, stopped (by the user) or failed
+  int64_t step = 0, steps = 0;
+  std::optional<double> best = {};  // best score so far, higher is better
+  std::optional<int64_t> best_step = {};
+  std::string message = {};                   // why it failed, how to go on
+  std::map<std::string, double> values = {};  // the last numbers worth a column: "images_per_second"
+  std::string started = {}, updated = {};     // UTC, ISO 8601; write_status sets them
+  int64_t pid = 0;                            // as do they the process
+};
+
+struct Checkpoint {
+  std::string folder;
+  int64_t step = 0;
+  std::optional<double> score;  // higher is better
+  nlohmann::json state;         // what the caller gave to save_checkpoint
+
+  std::string file(const std::string& name) const { return folder + "/" + name; }
+};
+
+struct CheckpointSearch {
+  std::optional<Checkpoint> found;
+  std::vector<std::string> skipped;  // the unusable ones that were passed over, each with its reason
+};
+
+struct CheckpointFile {
+  std::string name;                                    // "weights.safetensors"
+  std::function<void(const std::string& path)> write;  // writes the file at `path`
+};
+
+struct CheckpointContent {
+  int64_t step = 0;
+  std::optional<double> score = {};
+  std::vector<CheckpointFile> files = {};
+  nlohmann::json state = {};  // small things: epoch, seeds, the length rule
+};
+
+// Looking at a run, also while another process trains into it. All throw std::runtime_error with the path and the reason.
+RunStatus read_status(const std::string& run);
+bool is_run(const std::string& folder);    // holds a config.toml
+bool is_training(const std::string& run);  // some process holds its lock
+CheckpointSearch latest_checkpoint(const std::string& run);
+CheckpointSearch best_checkpoint(const std::string& run);  // of the highest score; the latest if none has a score
+std::string config_path(const std::string& run);
+std::string metrics_path(const std::string& run);
+
+// Training into a run: holds its lock as long as it lives.
+class RunFolder {
+ public:
+  // A new run. Refuses a folder that holds one already and says how to go on with it.
+  static RunFolder create(const std::string& folder, std::string_view config);
+  // An old one, to go on with. Removes what a crash has left.
+  static RunFolder open(const std::string& folder);
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+  ~RunFolder();
+
+  const std::string& folder() const { return folder_; }
+
+  void write_status(RunStatus status);
+  // Saves under a temporary name, brings it to the disk, renames it; then removes all but the last `keep` and the best.
+  // If anything fails, the checkpoints there were are still there.
+  void save_checkpoint(const CheckpointContent& content, int64_t keep);
+
+ private:
+  explicit RunFolder(std::string folder);
+  void remove_old(int64_t keep);
+
+  std::string folder_;
+  std::string started_;
+  int lock_ = -1;
+};
+
+}  // namespace hinge::train

@@ -1,0 +1,34 @@
+// A trained vision transformer, from the folder of its run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/vit.h"
+#include "train/run_folder.h"
+#include "train/vit_config.h"
+
+namespace hinge::train {
+
+enum class Which { best, latest };
+
+struct LoadedVit {
+  VitTrainConfig config;  // resolved: classes and sizes are filled in
+  std::unique_ptr<models::Vit> model;
+  std::vector<std::string> classes;
+  Checkpoint checkpoint;
+};
+
+// What every checkpoint of a vision transformer says beside its weights: the classes' names and the attention's length rule.
+nlohmann::json checkpoint_state(const VitTrainConfig& config, const std::vector<std::string>& classes);
+
+// `notes`: what was passed over on the way (unusable checkpoints), for the user. Throws std::runtime_error.
+LoadedVit load_vit(const std::string& run, Which which, std::vector<std::string>* notes = nullptr);
+
+// Copies the tensors of a safetensors file into the model's parameters: the same names and shapes, all of them.
+void load_weights(const std::string& path, const nn::Parameters& parameters);
+// Writes them.
+void save_weights(const std::string& path, const nn::Parameters& parameters);
+
+}  // namespace hinge::train

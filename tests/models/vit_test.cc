@@ -1,0 +1,353 @@
+// The vision transformer: sizes, values and gradients against its definition, and what may differ between training and evaluation.
+#include "models/vit.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "../support/temporary_folder.h"
+#include "plain_vit.h"
+
+namespace hinge::models {
+namespace {
+
+using support::error_of;
+using support::mentions;
+
+VitConfig small() {
+  VitConfig config;
+  config.image_size = 13, config.patch = 4, config.channels = 3, config.classes = 5;  // 3 x 3 tokens; the last row and column fall off
+  config.width = 16, config.depth = 2, config.mlp_width = 24, config.heads = 2;
+  return config;
+}
+
+at::Tensor images_for(const VitConfig& config, int64_t n = 4) {
+  return at::randn({n, config.image_size, config.image_size, config.channels});
+}
+
+// ---- sizes
+
+// big_vision's counts, 224 px, 1000 classes: those published for the variants with a class token (Ti/16 5,717,416, S/16 22,050,664, B/16
+// 86,567,656, ...) less the token and the token's position.
+struct Count {
+  const char* variant;
+  int64_t gap;
+};
+constexpr Count kCounts[] = {{"Ti/16", 5717032}, {"S/32", 22878184}, {"S/16", 22049896}, {"S/8", 22054504},
+                             {"M/16", 38836712}, {"B/32", 88222696}, {"B/16", 86566120}, {"L/16", 304324584}};
+
+// Of the whole variant, from its first two blocks: all blocks are alike, and L/16 would be 1.2 GB.
+int64_t parameters_of(VitConfig config) {
+  config = resolved(config);
+  config.variant.clear();
+  const int64_t depth = config.depth;
+  config.depth = 1;
+  const int64_t one = Vit(config, 0).parameters().count();
+  config.depth = 2;
+  const int64_t two = Vit(config, 0).parameters().count();
+  return one + (depth - 1) * (two - one);
+}
+
+class Counts : public testing::TestWithParam<Count> {};
+
+TEST_P(Counts, AreThoseOfBigVision) {
+  VitConfig config;
+  config.variant = GetParam().variant;
+  config.attention.qk_norm = false;
+  const VitConfig sizes = resolved(config);
+  const int64_t width = sizes.width, mlp = sizes.mlp_width;
+  EXPECT_EQ(parameters_of(config), GetParam().gap);
+  if (width > 384) return;  // the options add the same formulas to all of them
+  const auto with = [&](const auto& change) {
+    VitConfig changed = config;
+    change(changed);
+    return parameters_of(changed) - GetParam().gap;
+  };
+  const int64_t dense = width * width + width;
+  EXPECT_EQ(with([](VitConfig& c) { c.pool = "tok"; }), width);
+  EXPECT_EQ(with([](VitConfig& c) { c.pool = "map"; }), width + 4 * dense + 2 * width + 2 * width * mlp + mlp + width);
+  EXPECT_EQ(with([](VitConfig& c) { c.position = "sincos2d"; }), -sizes.tokens() * width);
+  EXPECT_EQ(with([](VitConfig& c) { c.rep_size = -1; }), dense);
+  EXPECT_EQ(with([](VitConfig& c) { c.rep_size = 100; }), 100 * width + 100 - 1000 * (width - 100));
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true; }), sizes.depth * 2 * 2 * (width / sizes.heads));
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = true; }), sizes.depth * dense);
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true; }),
+            sizes.depth * 3 * sizes.heads);
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, Counts, testing::ValuesIn(kCounts), [](const auto& info) {
+  std::string name = info.param.variant;
+  name[name.find('/')] = '_';
+  return name;
+});
+
+TEST(Vit, StartsAsBigVisionDoes) {
+  VitConfig config = small();
+  config.width = 64, config.mlp_width = 256, config.pool = "tok", config.head_bias = -6.9;
+  const Vit model(config, 1);
+  const auto get = [&](const char* name) { return model.parameters().find(name)->value.detach(); };
+  EXPECT_TRUE(get("head.weight").eq(0).all().item<bool>());
+  EXPECT_TRUE(get("head.bias").eq(-6.9f).all().item<bool>());
+  EXPECT_TRUE(get("cls_token").eq(0).all().item<bool>());
+  EXPECT_TRUE(get("blocks.0.norm1.weight").eq(1).all().item<bool>());
+  EXPECT_TRUE(get("blocks.0.attn.qkv.bias").eq(0).all().item<bool>());
+  const auto deviation = [&](const char* name) { return get(name).std().item<double>(); };
+  const auto largest = [&](const char* name) { return get(name).abs().max().item<double>(); };
+  // Of n draws a deviation is right to about 1 / sqrt(2 n); the smallest here has 64.
+  EXPECT_NEAR(deviation("pos_embed"), 1.0 / 8, 0.02);
+  EXPECT_NEAR(deviation("blocks.1.mlp.fc1.bias"), 1e-6, 3e-7);
+  EXPECT_NEAR(deviation("blocks.1.mlp.fc2.bias"), 1e-6, 5e-7);
+  // Xavier: uniform up to sqrt(6 / (in + out)); q, k and v are three layers.
+  EXPECT_NEAR(largest("blocks.0.attn.qkv.weight"), std::sqrt(6.0 / 128), 1e-3);
+  EXPECT_NEAR(largest("blocks.0.mlp.fc1.weight"), std::sqrt(6.0 / 320), 1e-3);
+  EXPECT_NEAR(largest("patch_embed.proj.weight"), std::sqrt(6.0 / (48 + 64)), 1e-3);
+  for (const nn::Parameter& parameter : model.parameters().all())
+    EXPECT_EQ(parameter.decays, parameter.name.ends_with("weight") && parameter.name.find("norm") == std::string::npos) << parameter.name;
+  const Vit same(config, 1), other(config, 2);
+  EXPECT_TRUE(at::equal(get("pos_embed"), same.parameters().find("pos_embed")->value));
+  EXPECT_FALSE(at::equal(get("pos_embed"), other.parameters().find("pos_embed")->value));
+}
+
+TEST(Vit, FlopsAreThoseOfTheProducts) {
+  VitConfig config = small();  // 9 tokens, width 16, mlp 24, 5 classes
+  // patches 9 x 48 x 16; a block: qkv 9 x 16 x 48, scores and reads 9 x 9 x 16 each, out 9 x 16 x 16, mlp 2 times 9 x 16 x 24; head 16 x 5
+  EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) + 16 * 5));
+  config.pool = "tok", config.rep_size = 7, config.attention.gate = true;  // 10 tokens from the blocks on
+  EXPECT_EQ(Vit(config, 0).flops(),
+            2.0 * (9 * 48 * 16 + 2 * (10 * 16 * 48 + 2 * 10 * 10 * 16 + 2 * 10 * 16 * 16 + 2 * 10 * 16 * 24) + 16 * 7 + 7 * 5));
+  config = small(), config.pool = "map";  // the probe reads: q 16 x 16, kv 9 x 16 x 32, scores and reads 9 x 16, out 16 x 16, mlp
+  EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) +
+                                           (16 * 16 + 9 * 16 * 32 + 2 * 9 * 16 + 16 * 16 + 2 * 16 * 24) + 16 * 5));
+}
+
+// ---- values and gradients
+
+struct Case {
+  std::string name;
+  VitConfig config;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const auto add = [&](std::string name, const auto& change) {
+    std::replace(name.begin(), name.end(), '-', '_');
+    all.push_back({name, small()});
+    change(all.back().config);
+  };
+  for (const std::string& preset : preset_names()) {
+    add(preset, [&](VitConfig& c) { c.attention.preset = preset; });
+    add(preset + "_plain_keys", [&](VitConfig& c) { c.attention.preset = preset, c.attention.qk_norm = false; });
+    add(preset + "_map", [&](VitConfig& c) { c.attention.preset = preset, c.pool = "map"; });
+    if (preset != "softmax")
+      add(preset + "_learned", [&](VitConfig& c) {
+        c.attention.preset = preset;
+        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true;
+      });
+  }
+  add("tok", [](VitConfig& c) { c.pool = "tok"; });
+  add("tok_rep", [](VitConfig& c) { c.pool = "tok", c.rep_size = -1; });
+  add("rep", [](VitConfig& c) { c.rep_size = 7; });
+  add("pool_first", [](VitConfig& c) { c.pool_first = true; });
+  add("sincos2d", [](VitConfig& c) { c.position = "sincos2d"; });
+  add("gate", [](VitConfig& c) { c.attention.gate = true; });
+  add("all", [](VitConfig& c) {
+    c.pool = "map", c.rep_size = 12, c.position = "sincos2d", c.attention.gate = true, c.recompute = true, c.channels = 1;
+  });
+  return all;
+}
+
+class Against : public testing::TestWithParam<Case> {};
+
+TEST_P(Against, PlainAten) {
+  at::manual_seed(5);
+  const VitConfig& config = GetParam().config;
+  const Vit model(config, 3);
+  randomise(model);
+  const at::Tensor images = images_for(config), weights = at::randn({images.size(0), config.classes});
+  const Named plain = leaves_of(model, at::kFloat), exact = leaves_of(model, at::kDouble);
+
+  const at::Tensor logits = model.forward(images, /*training=*/true);
+  const at::Tensor plain_logits = PlainVit(config, plain).forward(images);
+  const at::Tensor exact_logits = PlainVit(config, exact).forward(images.to(at::kDouble));
+  expect_as_close(logits, plain_logits, exact_logits, exact_logits.abs().max().item<double>(), "logits");
+  EXPECT_TRUE(at::equal(logits, model.forward(images, /*training=*/false))) << "evaluation differs without any dropout";
+
+  torch::autograd::backward({(logits * weights).sum()});
+  torch::autograd::backward({(plain_logits * weights).sum()});
+  torch::autograd::backward({(exact_logits * weights.to(at::kDouble)).sum()});
+  double largest = 0;
+  for (const auto& [name, leaf] : exact) largest = std::max(largest, leaf.grad().abs().max().item<double>());
+  for (const nn::Parameter& parameter : model.parameters().all()) {
+    ASSERT_TRUE(parameter.value.grad().defined()) << parameter.name;
+    // Gradients are sums over examples and tokens, in another order here than there.
+    expect_as_close(parameter.value.grad(), plain.at(parameter.name).grad(), exact.at(parameter.name).grad(), 4 * largest, parameter.name);
+  }
+}
+
+void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
+
+INSTANTIATE_TEST_SUITE_P(Models, Against, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+TEST(Vit, ShowsWhatIsInside) {
+  at::manual_seed(6);
+  VitConfig config = small();
+  config.rep_size = 7;
+  const Vit model(config, 3);
+  randomise(model);
+  const at::Tensor images = images_for(config);
+  const at::NoGradGuard guard;
+  VitViews views;
+  const at::Tensor logits = model.forward(images, false, &views);
+  EXPECT_TRUE(at::equal(logits, model.forward(images, false))) << "looking changes the result";
+  ASSERT_EQ(views.layers.size(), 2u);
+  ASSERT_EQ(views.blocks.size(), 2u);
+  EXPECT_EQ(views.pre_logits.sizes(), (std::vector<int64_t>{4, 7}));
+  EXPECT_TRUE(at::equal(views.pre_logits, model.features(images)));
+  const auto get = [&](const char* name) { return model.parameters().find(name)->value; };
+  EXPECT_TRUE(at::allclose(logits, at::matmul(views.pre_logits, get("head.weight").t()) + get("head.bias"), 1e-5, 1e-5));
+  const auto& [q, k, v, options] = views.layers[1];
+  EXPECT_EQ(q.sizes(), (std::vector<int64_t>{4, 2, 9, 8}));
+  const at::Tensor w = nn::attention_weights(views.layers[1]), s = at::matmul(q, k.transpose(2, 3)) / std::sqrt(8.0);
+  EXPECT_TRUE(at::allclose(w, at::relu(s) / 9, 1e-5, 1e-6));
+  EXPECT_GT(w.sum().item<double>(), 0);
+}
+
+// ---- training and evaluation
+
+VitConfig noisy(VitConfig config) {
+  config.dropout = 0.1, config.drop_path = 0.3, config.attention.dropout = 0.1;
+  return config;
+}
+
+// Everything below runs one step with the same random numbers and gives back the loss and all gradients.
+std::vector<at::Tensor> step(const Vit& model, const at::Tensor& images) {
+  at::manual_seed(11);
+  model.parameters().clear_gradients();
+  const at::Tensor loss = model.forward(images, /*training=*/true).square().sum();
+  const at::Tensor next = at::rand({1});  // what follows the forward pass draws the same numbers, too
+  torch::autograd::backward({loss});
+  std::vector<at::Tensor> results = {loss.detach(), next, at::rand({1})};
+  for (const nn::Parameter& parameter : model.parameters().all()) results.push_back(parameter.value.grad().clone());
+  return results;
+}
+
+TEST(Vit, RecomputingChangesNoBit) {
+  for (const bool with_noise : {false, true}) {
+    VitConfig config = with_noise ? noisy(small()) : small();
+    const Vit model(config, 3);
+    config.recompute = true;
+    const Vit again(config, 3);
+    at::manual_seed(8);
+    randomise(model);
+    at::manual_seed(8);
+    randomise(again);
+    const at::Tensor images = images_for(config);
+    const std::vector<at::Tensor> expected = step(model, images), got = step(again, images);
+    ASSERT_EQ(expected.size(), got.size());
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << "result " << i << ", noise " << with_noise;
+    EXPECT_TRUE(at::equal(step(again, images)[0], got[0]));
+  }
+}
+
+// Bytes of tensors that are alive, now and at most.
+struct LiveBytes : c10::MemoryReportingInfoBase {
+  int64_t now = 0, most = 0;
+  void reportMemoryUsage(void*, int64_t size, int64_t, int64_t, c10::Device) override { most = std::max(most, now += size); }
+  bool memoryProfilingEnabled() const override { return true; }
+};
+
+TEST(Vit, RecomputingNeedsLessMemory) {
+  const auto most = [](bool recompute) {
+    VitConfig config = small();
+    config.image_size = 32, config.depth = 6, config.recompute = recompute;
+    const Vit model(config, 3);
+    const at::Tensor images = images_for(config, 16);
+    auto bytes = std::make_shared<LiveBytes>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, bytes);
+    step(model, images);
+    return bytes->most;
+  };
+  // Kept of a block of width 16: without, the input, both norms, qkv, attention's result, the middle and 24 hidden ones, about 150 numbers
+  // a token; with, the 16 of the input. One block is made again at a time.
+  const int64_t with = most(true), without = most(false);
+  EXPECT_GT(with, 0);
+  EXPECT_LT(with, without / 2) << "recompute takes " << with << " bytes, keeping all takes " << without;
+}
+
+TEST(Vit, NoiseIsOffInEvaluation) {
+  const VitConfig config = noisy(small());
+  const Vit model(config, 3), quiet(small(), 3);
+  at::manual_seed(8);
+  randomise(model);
+  at::manual_seed(8);
+  randomise(quiet);
+  const at::Tensor images = images_for(config);
+  EXPECT_TRUE(at::equal(model.forward(images, false), quiet.forward(images, false)));
+  EXPECT_FALSE(at::equal(model.forward(images, true), quiet.forward(images, true)));
+  EXPECT_FALSE(at::equal(model.forward(images, true), model.forward(images, true)));
+}
+
+// ---- positions
+
+TEST(Position, SincosIsTheFormula) {
+  VitConfig config = small();
+  for (const int64_t side : {1, 3, 7}) {
+    const at::Tensor expected = PlainVit(config, {}).sines(side), got = sincos2d(side, config.width);
+    EXPECT_EQ(got.sizes(), expected.sizes());
+    EXPECT_LE((got.to(at::kDouble) - expected).abs().max().item<double>(), 0x1p-24);
+  }
+}
+
+TEST(Position, ResamplingKeepsCornersAndStraightLines) {
+  // A table that grows by 1 a row and 10 a column stays one; its corners stay where they are.
+  const auto table = [](int64_t side) {
+    const at::Tensor at = at::arange(side, at::kDouble) / static_cast<double>(side - 1);
+    const at::Tensor grid = at.unsqueeze(1) + 10 * at.unsqueeze(0);
+    return at::stack({grid.flatten(), -2 * grid.flatten()}, 1).unsqueeze(0).to(at::kFloat);
+  };
+  for (const int64_t side : {2, 3, 9}) {
+    const at::Tensor got = resample_position(table(5), side);
+    EXPECT_EQ(got.sizes(), (std::vector<int64_t>{1, side * side, 2}));
+    EXPECT_TRUE(at::allclose(got, table(side), 1e-6, 2e-6)) << side;
+  }
+  const at::Tensor position = at::randn({1, 16, 3});
+  EXPECT_TRUE(at::equal(resample_position(position, 4), position));
+  EXPECT_TRUE(mentions(error_of([] { resample_position(at::zeros({1, 15, 3}), 4); }), {"15 tokens", "no square"}));
+}
+
+// ---- mistakes
+
+TEST(VitConfig, MistakesAreNamed) {
+  const auto message = [](const auto& change) {
+    VitConfig config = small();
+    change(config);
+    return error_of([&] { resolved(config); });
+  };
+  EXPECT_EQ(message([](VitConfig&) {}), "");
+  for (const char* variant : {"S", "S/", "X/16", "S/a", "/16", "s/16", "S/-4"})
+    EXPECT_TRUE(mentions(message([&](VitConfig& c) { c.variant = variant; }), {"model.variant", std::string("'") + variant + "'", "S/16"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.variant = "S/0"; }), {"model.patch", "at least 1"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.classes = 0; }), {"model.classes", "at least 1", "0"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = -1; }), {"model.heads", "-1"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.patch = 14; }), {"model.patch 14", "model.image_size 13"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = 3; }), {"model.width 16", "model.heads 3"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.width = 18, c.position = "sincos2d"; }), {"sincos2d", "multiple of 4"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.pool = "tok", c.pool_first = true; }), {"model.pool_first", "gap"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.rep_size = -2; }), {"model.rep_size", "-2"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.dropout = 1; }), {"model.dropout", "[0, 1)"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.drop_path = -0.5; }), {"model.drop_path", "-0.5"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.dropout = 2; }), {"model.attention.dropout", "2"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.preset = "rleu"; }), {"attention.preset", "'rleu'", "relu-vit"}));
+
+  VitConfig config;
+  config.variant = "L/14", config.rep_size = -1;
+  config = resolved(config);
+  EXPECT_EQ(
+      (std::vector<int64_t>{config.patch, config.width, config.depth, config.mlp_width, config.heads, config.rep_size, config.tokens()}),
+      (std::vector<int64_t>{14, 1024, 24, 4096, 16, 1024, 256}));
+  const Vit model(small(), 0);
+  EXPECT_TRUE(mentions(error_of([&] { model.forward(at::zeros({1, 14, 13, 3}), false); }), {"13 x 13", "3 channels"}));
+}
+
+}  // namespace
+}  // namespace hinge::models

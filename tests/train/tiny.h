@@ -1,0 +1,63 @@
+// A training that takes a moment: made-up images of 8 x 8 pixels, two patches wide, one block.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "../support/temporary_folder.h"
+#include "support/atomic_file.h"
+#include "support/jsonl.h"
+#include "train/run_folder.h"
+#include "train/vit_config.h"
+#include "train/vit_trainer.h"
+
+namespace hinge::train {
+
+inline VitTrainConfig tiny(int64_t steps) {
+  VitTrainConfig config;
+  config.model.image_size = 8, config.model.channels = 1, config.model.classes = 0, config.model.patch = 4;
+  config.model.width = 16, config.model.depth = 1, config.model.mlp_width = 32, config.model.heads = 2;
+  config.data.format = "synthetic", config.data.synthetic_count = 64, config.data.synthetic_classes = 4;
+  config.data.synthetic_size = 8, config.data.synthetic_channels = 1;
+  config.data.train_pp = "pad_crop(1)|flip_lr|value_range(-1,1)", config.data.mixup = 0.2;
+  config.optim.batch = 16, config.optim.steps = steps, config.optim.lr = 3e-3, config.optim.warmup_steps = 4;
+  config.model.dropout = 0.05, config.model.drop_path = 0.1, config.model.attention.dropout = 0.05;
+  config.train.threads = 1, config.train.log_steps = 5, config.train.eval_every = 2,
+  config.train.checkpoint_every = 1;  // epochs of 4 steps
+  return config;
+}
+
+// Writes nothing; asks the run to stop once `step` of its steps are done.
+inline support::ProgressOutput stopping_at(int64_t step, int64_t steps, std::atomic<bool>& stop) {
+  const std::string count = " " + std::to_string(step) + "/" + std::to_string(steps);
+  auto clock = std::make_shared<double>(0);
+  return {.write = [count, &stop](std::string_view text) { stop = stop || text.find(count) != text.npos; },
+          .seconds = [clock] { return *clock += 1; },
+          .columns = [] { return 300; },
+          .terminal = true,
+          .unicode = false};
+}
+
+inline std::string last_checkpoint_bytes(const std::string& run, int64_t step) {
+  const std::string digits = std::to_string(step), folder = run + "/checkpoints/step-" + std::string(8 - digits.size(), '0') + digits;
+  return support::read_file(folder + "/weights.safetensors") + support::read_file(folder + "/state.safetensors");
+}
+
+// The metrics of two runs are the same numbers, all but the time they took.
+inline void expect_same_metrics(const std::string& left, const std::string& right) {
+  const auto read = [](const std::string& run) {
+    std::vector<support::MetricRecord> records = support::read_metrics(metrics_path(run));
+    for (support::MetricRecord& record : records)
+      std::erase_if(record.values, [](const auto& value) { return value.first == "train/images_per_second"; });
+    return records;
+  };
+  const auto a = read(left), b = read(right);
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_GT(a.size(), 2u);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].step, b[i].step) << "record " << i;
+    EXPECT_EQ(a[i].values, b[i].values) << "step " << a[i].step;
+  }
+}
+
+}  // namespace hinge::train
