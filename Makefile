@@ -40,14 +40,16 @@ build: deps ## Install what is missing, build everything (build/release)
 	$(call build,release,Hinge)
 
 .PHONY: demo
-demo: deps ## Build, look at this machine, measure attention for a minute and draw the plot
+demo: deps ## Build, train the same small vision transformer with relu and with softmax on Fashion-MNIST, compare them
 	$(call build,release,the hinge command,hinge)
-	@mkdir -p out/demo
-	@echo "==> Looking at this machine: hinge doctor"
-	@$(HINGE) doctor
-	@echo "==> Measuring attention, about a minute: hinge bench attention"
-	@$(HINGE) bench attention --plot out/demo/attention.svg
-	@echo "==> The plot: out/demo/attention.svg"
+	@rm -rf out/demo && mkdir -p out/demo
+	@echo "==> Training with relu attention, about two and a half minutes: hinge train configs/vit/demo.toml"
+	@$(HINGE) train configs/vit/demo.toml --out out/demo/relu
+	@echo "==> Training with softmax attention, as long again"
+	@$(HINGE) train configs/vit/demo.toml --set model.attention.preset=softmax --out out/demo/softmax
+	@echo "==> Comparing them: hinge runs, hinge report"
+	@$(HINGE) runs out/demo
+	@$(HINGE) report out/demo/relu out/demo/softmax --out out/demo/report.html --title "ReLU and softmax attention on Fashion-MNIST"
 
 .PHONY: test
 test: build ## Build, run all C++ tests, then those of the kernels under the sanitizers
@@ -75,8 +77,12 @@ python-deps:
 .PHONY: python
 python: python-deps $(VENV)/hinge.stamp ## The Python package in a virtual environment, .venv-python
 
+# What reads the files of a run in the tests.
+$(VENV)/readers.stamp: $(VENV)/torch.stamp
+	@$(STEP) "Adding tensorboard and safetensors to it" build/python/readers.log bash -c '$(VENV)/bin/pip install tensorboard safetensors && touch $@'
+
 .PHONY: test-python
-test-python: python ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
+test-python: python $(VENV)/readers.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
 	@echo "==> Testing (Python)"
 	@$(VENV)/bin/pytest -q python/tests
 

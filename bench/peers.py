@@ -2,6 +2,7 @@
 
     pip install torch==2.13.0 numpy setuptools wheel && pip install --no-build-isolation ./python
     python bench/peers.py attention --markdown docs/benchmarks.md --json peers.json --plot docs/peers.svg
+    python bench/peers.py vit --markdown docs/benchmarks.md --json peers-vit.json      (needs build/release/bin/hinge)
 
 Every result is compared with float64 before anything is timed. Then all peers are timed in turn, round after round, so that a machine that
 changes its speed changes it for all. Legend: B batch, H heads, L length, D head width. Flops counted: forward 4 B H L^2 D,
@@ -24,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
+import vit_peers
 from report import line_chart, markdown_table, require_writable, write_atomically, write_markdown
 
 D = 64
@@ -349,6 +351,20 @@ def attention(options: argparse.Namespace) -> None:
         write_atomically(options.plot, line_chart(title, about, "GFLOP/s", panels))
 
 
+def vit(options: argparse.Namespace) -> None:
+    for path in (options.json, options.markdown):
+        if path:
+            require_writable(path)
+    table, rows = vit_peers.compare(options)
+    about = f"{cpu_model()}, {options.threads} threads, PyTorch {torch.__version__}, float32; GFLOP/s, medians of {options.rounds} rounds"
+    text = f"`python bench/peers.py {' '.join(sys.argv[1:])}`\n\n{about}.\n\n{table}"
+    print(text)
+    if options.json:
+        write_atomically(options.json, json.dumps({"machine": {"cpu": cpu_model(), "torch": torch.__version__}, "results": rows}, indent=2) + "\n")
+    if options.markdown:
+        write_markdown(options.markdown, "peers vit", text)
+
+
 def whole_numbers(text: str) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
@@ -376,7 +392,20 @@ def main() -> None:
         "--markdown", metavar="FILE", help="write the tables; where FILE has the marks of the region 'peers attention', only between them"
     )
     output.add_argument("--plot", metavar="FILE", help="draw GFLOP/s over L as SVG")
+    command = commands.add_parser("vit", help="training steps and inference of whole vision transformers", allow_abbrev=False)
+    command.add_argument("--models", type=lambda text: text.split(","), default=list(vit_peers.MODELS), metavar="LIST", help="models (default: all four)")
+    command.add_argument("--threads", type=int, default=min(2, cores), help="threads (default: 2)")
+    command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
+    command.add_argument("--json", metavar="FILE", help="write the numbers")
+    command.add_argument("--markdown", metavar="FILE", help="write the table; where FILE has the marks of the region 'peers vit', only between them")
+    command = commands.add_parser("vit-worker")  # one peer of `vit`
+    for name in ("kind", "model", "h", "which", "threads"):
+        command.add_argument(name)
     options = parser.parse_args()
+    if options.command == "vit":
+        return vit(options)
+    if options.command == "vit-worker":
+        return vit_peers.worker(options.kind, options.model, options.h, options.which, int(options.threads))
     if options.lengths is None:
         options.lengths = [50, 197, 785] if options.quick else LENGTHS
     options.rounds = 3 if options.quick else 15

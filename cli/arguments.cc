@@ -8,26 +8,13 @@
 #include <charconv>
 #include <sstream>
 
+#include "support/nearest.h"
+
 namespace hinge::cli {
 namespace {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-size_t typing_mistakes(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i)
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        cost[i][j] = i + j;
-        continue;
-      }
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-    }
-  return cost[a.size()][b.size()];
-}
-
 std::string suggestion(const std::string& given, const std::vector<std::string>& candidates) {
-  const std::optional<std::string> best = nearest(given, candidates);
+  const std::optional<std::string> best = support::nearest(given, candidates);
   return best ? fmt::format(" Did you mean '{}'?", *best) : "";
 }
 
@@ -67,17 +54,6 @@ std::vector<std::string> command_names(const CLI::App& app) {
 }
 
 }  // namespace
-
-std::optional<std::string> nearest(const std::string& given, const std::vector<std::string>& candidates) {
-  const auto rank = [&](const std::string& candidate) {
-    // Half a name is no typing mistake, but tells what is meant.
-    const bool begins = given.size() >= 2 && given != "--" && candidate.starts_with(given);
-    return begins ? size_t{0} : typing_mistakes(given, candidate);
-  };
-  const auto best = std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  if (best == candidates.end() || rank(*best) > std::max<size_t>(2, given.size() / 2)) return std::nullopt;
-  return *best;
-}
 
 std::optional<std::string> explain_mistake(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* at = &app;
@@ -133,14 +109,18 @@ std::vector<bench::Shape> parse_shapes(const std::string& option, const std::str
   return list;
 }
 
+std::vector<std::string> parse_words(const std::string& option, const std::string& text, const std::vector<std::string>& known) {
+  const std::vector<std::string> items = split(option, text);
+  for (const std::string& item : items)
+    if (std::find(known.begin(), known.end(), item) == known.end())
+      throw UsageError(fmt::format("{} '{}' is unknown.{} Allowed: {}", option, item, suggestion(item, known), fmt::join(known, ", ")));
+  return items;
+}
+
 std::vector<bench::Pass> parse_passes(const std::string& option, const std::string& text) {
   std::vector<bench::Pass> list;
-  for (const std::string& item : split(option, text)) {
-    if (item != "forward" && item != "backward")
-      throw UsageError(
-          fmt::format("{} '{}' is unknown.{} Allowed: forward, backward", option, item, suggestion(item, {"forward", "backward"})));
+  for (const std::string& item : parse_words(option, text, {"forward", "backward"}))
     list.push_back(item == "forward" ? bench::Pass::forward : bench::Pass::backward);
-  }
   return list;
 }
 

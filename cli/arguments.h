@@ -18,9 +18,6 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The candidate with the fewest typing mistakes away from `given`; nothing if all are far from it.
-std::optional<std::string> nearest(const std::string& given, const std::vector<std::string>& candidates);
-
 // If `arguments` hold a command or an option that `app` does not know, a message that names it and the nearest valid one; if they stop
 // short of a command, a message that names those there are.
 std::optional<std::string> explain_mistake(const CLI::App& app, const std::vector<std::string>& arguments);
@@ -32,6 +29,9 @@ std::vector<bench::Pass> parse_passes(const std::string& option, const std::stri
 std::vector<std::optional<bench::ZeroShares>> parse_zeros(const std::string& option, const std::string& text);  // "off,0.65:0.40"
 std::vector<double> parse_dropouts(const std::string& option, const std::string& text);                         // "0,0.1"
 std::vector<bool> parse_causal(const std::string& option, const std::string& text);                             // "off,on"
+
+// Comma-separated words out of `known`.
+std::vector<std::string> parse_words(const std::string& option, const std::string& text, const std::vector<std::string>& known);
 
 // A whole number in [low, high].
 int64_t parse_whole(const std::string& option, const std::string& text, int64_t low, int64_t high);

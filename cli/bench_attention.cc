@@ -10,8 +10,8 @@
 #include "bench/attention.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "experiment/atomic_file.h"
 #include "experiment/svg_plot.h"
+#include "support/atomic_file.h"
 
 namespace hinge::cli {
 namespace {
@@ -54,7 +54,7 @@ void show_progress(const std::string& line) {
 int bench_attention(const Options& options) {
   const bench::AttentionPlan what = plan(options);
   const bool json_to_stdout = options.json == "-";
-  std::optional<experiment::AtomicFile> json, plot;
+  std::optional<support::AtomicFile> json, plot;
   if (!options.json.empty() && !json_to_stdout) json.emplace(options.json);
   if (!options.plot.empty()) plot.emplace(options.plot);
 

@@ -10,7 +10,17 @@ namespace hinge::cli {
 using Run = std::function<int()>;
 
 void add_doctor(CLI::App& app, Run& run);
+void add_train(CLI::App& app, Run& run);
+void add_runs(CLI::App& app, Run& run);
+void add_report(CLI::App& app, Run& run);
+void add_eval(CLI::App& app, Run& run);
+void add_predict(CLI::App& app, Run& run);
+void add_attend(CLI::App& app, Run& run);
+void add_probe(CLI::App& app, Run& run);
+void add_weights(CLI::App& app, Run& run);
+void add_data(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_bench_attention(CLI::App& bench, Run& run);
+void add_bench_vit(CLI::App& bench, Run& run);
 
 }  // namespace hinge::cli

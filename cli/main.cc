@@ -32,6 +32,15 @@ int parse_and_run(int argc, char** argv) {
 
   Run run;
   add_doctor(app, run);
+  add_data(app, run);
+  add_train(app, run);
+  add_runs(app, run);
+  add_report(app, run);
+  add_eval(app, run);
+  add_predict(app, run);
+  add_attend(app, run);
+  add_probe(app, run);
+  add_weights(app, run);
   add_bench(app, run);
 
   const std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -23,16 +23,24 @@ function(hinge_link_torch target)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:Clang>:SHELL:-include ATen/core/ivalue.h>)
 endfunction()
 
+# What parses and glues, and the tests: no loop in them is hot, and -O1 compiles twice as fast as -O3.
+function(hinge_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # torch's headers take 11 to 29 s in every file that includes them, and 2 to 5 s with this header, made once in 20 s.
+# A header as large as this one costs every file that uses it: only torch's are in it.
 function(hinge_precompile_torch)
   file(WRITE ${PROJECT_BINARY_DIR}/torch_headers.cc "")
   add_library(hinge_torch_headers OBJECT ${PROJECT_BINARY_DIR}/torch_headers.cc)
   hinge_target(hinge_torch_headers)
   hinge_link_torch(hinge_torch_headers)
+  hinge_compile_quickly(hinge_torch_headers)
   target_precompile_headers(hinge_torch_headers PRIVATE <ATen/ATen.h> <torch/csrc/autograd/custom_function.h> <torch/library.h>)
 endfunction()
 
 function(hinge_use_torch target)
   hinge_link_torch(${target})
+  hinge_compile_quickly(${target})
   target_precompile_headers(${target} REUSE_FROM hinge_torch_headers)
 endfunction()

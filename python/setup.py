@@ -13,9 +13,15 @@ from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted(ROOT.glob("src/kernels/*.cc")) + sorted(ROOT.glob("src/ops/*.cc"))
+# The op and what it stands on; the dense layers beside it need oneDNN, and PyTorch has its own.
+SOURCES = [
+    *sorted(ROOT.glob("src/kernels/attention*.cc")),
+    ROOT / "src/kernels/cpu.cc",
+    *sorted(ROOT.glob("src/ops/attention*.cc")),
+    ROOT / "src/ops/parallel.cc",
+]
 HEADERS = sorted(ROOT.glob("include/hinge/**/*.h")) + sorted(ROOT.glob("src/kernels/*.h")) + sorted(ROOT.glob("src/ops/*.h"))
-if not SOURCES:
+if not all(source.exists() for source in SOURCES):
     raise SystemExit(f"hinge: no sources in {ROOT / 'src'}. Build from a checkout of the whole repository: pip install ./python")
 
 # As the CMake build has it: no -march (Highway chooses at run time), no fused multiply-adds but those that the source asks for.

@@ -139,7 +139,9 @@ AttentionReport run(const AttentionPlan& plan, const std::function<void(const st
     progress(fmt::format("warming up {} of {}", i + 1, all.size()));
     AttentionProblem& problem = problems.of(all[i]);
     rows[i].skipped_share = problem.skipped_share(all[i]);
+    kernels::take_scratch_peak();
     calls.push_back(calls_per_sample(seconds_per_call(1, [&] { problem.run(all[i]); }), plan.seconds_per_sample));
+    rows[i].scratch_bytes = kernels::take_scratch_peak();
   }
   OneDnnSgemm sgemm;
 
@@ -163,6 +165,7 @@ AttentionReport run(const AttentionPlan& plan, const std::function<void(const st
   for (size_t i = 0; i < all.size(); ++i) {
     AttentionRow row = summarise(all[i], seconds[i], plan.D, report.fma_peak_gflops);
     row.skipped_share = rows[i].skipped_share;
+    row.scratch_bytes = rows[i].scratch_bytes;
     row.zeros = problems.of(all[i]).zero_shares(all[i]);
     report.rows.push_back(row);
   }
@@ -185,6 +188,7 @@ nlohmann::ordered_json to_json(const AttentionReport& report) {
                        {"zeros", row.zeros.weights},
                        {"zero_groups", row.zeros.groups},
                        {"skipped_share", row.skipped_share},
+                       {"scratch_bytes", row.scratch_bytes},
                        {"median_ms", row.median_ms},
                        {"lower_quartile_ms", row.lower_quartile_ms},
                        {"upper_quartile_ms", row.upper_quartile_ms},
@@ -219,13 +223,14 @@ std::string table(const AttentionReport& report) {
     if (!shape || !(*shape == row.what.shape)) {
       shape = &row.what.shape;
       text += fmt::format("\nB*H {}, L {}  ({})\n", shape->B * shape->H, shape->L, shape_name(*shape));
-      text += fmt::format("  {:{}}  {:>10}  {:>17}  {:>8}  {:>9}  {:>6}  {:>11}  {:>7}\n", "case", widest, "median ms", "quartiles ms",
-                          "GFLOP/s", "% of peak", "zeros", "zero groups", "skipped");
+      text += fmt::format("  {:{}}  {:>10}  {:>17}  {:>8}  {:>9}  {:>6}  {:>11}  {:>7}  {:>10}\n", "case", widest, "median ms", "quartiles ms",
+                          "GFLOP/s", "% of peak", "zeros", "zero groups", "skipped", "scratch MB");
     }
     const auto share = [](double x) { return x > 0 ? fmt::format("{:.1f}%", 100 * x) : std::string("-"); };
-    text += fmt::format("  {:{}}  {:>10.3f}  {:>17}  {:>8.1f}  {:>9.1f}  {:>6}  {:>11}  {:>7}\n", row.what.name(), widest, row.median_ms,
+    text += fmt::format("  {:{}}  {:>10.3f}  {:>17}  {:>8.1f}  {:>9.1f}  {:>6}  {:>11}  {:>7}  {:>10.1f}\n", row.what.name(), widest, row.median_ms,
                         fmt::format("{:.3f}-{:.3f}", row.lower_quartile_ms, row.upper_quartile_ms), row.gflops, row.percent_of_peak,
-                        share(row.zeros.weights), share(row.zeros.groups), share(row.skipped_share));
+                        share(row.zeros.weights), share(row.zeros.groups), share(row.skipped_share),
+                        static_cast<double>(row.scratch_bytes) / (1 << 20));
   }
   return text;
 }

@@ -62,6 +62,7 @@ struct AttentionRow {
   AttentionCase what;
   ZeroShares zeros;          // of the weights as they were, 0 for an h without exact zeros
   double skipped_share = 0;  // of the products that the kernel did not compute
+  size_t scratch_bytes = 0;  // memory beyond inputs, outputs and gradients
   double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0, slowest_ms = 0;
   double gflops = 0;
   double percent_of_peak = 0;

@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "experiment/markup.h"
+
 namespace hinge::experiment {
 namespace {
 
@@ -22,26 +24,13 @@ constexpr double kPaleness = 0.52;  // share of white in a pale tint
 constexpr double kTitleSize = 19, kTextSize = 13, kSmallSize = 10.5;
 constexpr double kMargin = 18, kLineHeight = 21, kPlotHeight = 340;
 constexpr double kBarWidth = 27, kNarrowestBar = 9, kGroupGap = 34;
+constexpr size_t kMostMarkers = 60;  // a line of more points is drawn without its points
 constexpr double kWidestBars = 1500;  // bars get narrower rather than make the plot wider than this
 
 // Width of a text in a common sans-serif font; a little too wide rather than too narrow.
 double text_width(std::string_view text, double size) {
   const auto letters = std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
   return 0.61 * size * static_cast<double>(letters);
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
 }
 
 std::string colour_of(size_t number, bool pale = false) {
@@ -304,6 +293,7 @@ std::string render(const LineChart& chart) {
     if (path.empty()) continue;
     svg.add(R"(<path d="{}" fill="none" stroke="{}" stroke-width="2.4" stroke-linejoin="round"{}/>)", path, colour,
             series.dashed ? R"( stroke-dasharray="6 4")" : "");
+    if (series.points.size() > kMostMarkers) continue;
     for (const auto& [x, y] : series.points)
       if (std::isfinite(y))
         svg.add(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3.6" fill="{}" stroke="#FFFFFF" stroke-width="1"><title>{}: {}, {}</title></circle>)",

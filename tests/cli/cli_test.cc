@@ -180,7 +180,7 @@ TEST_F(Cli, BenchAttentionFailsBeforeTheWorkIfItCannotWrite) {
     EXPECT_EQ(result.code, 1);
     EXPECT_EQ(result.out, "");
     EXPECT_NE(result.err.find("missing/result"), std::string::npos) << result.err;
-    EXPECT_NE(result.err.find("folder that exists"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("each folder in it must exist"), std::string::npos) << result.err;
   }
 }
 

@@ -1,18 +1,12 @@
-// Charts are whole SVG documents that hold what was plotted, and files appear whole or not at all.
+// Charts are whole SVG documents that hold what was plotted.
 #include "experiment/svg_plot.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
 #include <stdexcept>
 #include <string>
-
-#include "experiment/atomic_file.h"
 
 namespace hinge::experiment {
 namespace {
@@ -67,49 +61,11 @@ TEST(LineChart, BreaksAtNanAndRefusesWhatTheAxisCannotShow) {
   EXPECT_THROW(render(LineChart{}), std::invalid_argument);
 }
 
-class AtomicFileTest : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "hinge-test-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string content(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(folder_ / name).rdbuf();
-    return text.str();
-  }
-  size_t files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
-  }
-
-  std::filesystem::path folder_;
-};
-
-TEST_F(AtomicFileTest, ReplacesOnCommitOnly) {
-  std::ofstream(folder_ / "result") << "old";
-  {
-    AtomicFile abandoned((folder_ / "result").string());
-    EXPECT_EQ(content("result"), "old");
-  }
-  EXPECT_EQ(files(), 1u);
-  AtomicFile file((folder_ / "result").string());
-  file.commit("new");
-  EXPECT_EQ(content("result"), "new");
-  EXPECT_EQ(files(), 1u);
-}
-
-TEST_F(AtomicFileTest, SaysWhyItCannot) {
-  try {
-    AtomicFile file((folder_ / "missing" / "result").string());
-    FAIL() << "a folder that is not there was accepted";
-  } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("missing/result"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("No such file"), std::string::npos);
-  }
-  EXPECT_THROW(AtomicFile(folder_.string()), std::runtime_error);
+TEST(LineChart, LongCurvesAreLinesWithoutPoints) {
+  LineChart chart{"t", "", "x", "y", false, {{"s", {}, 0, false}}, {}};
+  for (int i = 0; i < 100; ++i) chart.series[0].points.emplace_back(i, i);
+  EXPECT_EQ(count(render(chart), "<circle"), 0u);
+  EXPECT_EQ(count(render(chart), "L"), 99u);
 }
 
 }  // namespace

@@ -1,0 +1,236 @@
+"""Whole vision transformers: Hinge's against PyTorch's (eager, compiled) and onnxruntime's, with the same mathematics and sizes.
+
+Every peer runs in a process of its own, so that the memory of each can be told; they are asked for one sample each in turn, round after
+round. Ours is `hinge bench vit`, started anew for every sample.
+"""
+
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from report import markdown_table
+
+# name: batch, image, channels, patch, width, depth, heads, classes (as in src/bench/vit.cc)
+MODELS = {
+    "S/16": (8, 224, 3, 16, 384, 12, 6, 1000),
+    "S/8": (2, 224, 3, 8, 384, 12, 6, 1000),
+    "28px/4": (128, 28, 1, 4, 192, 6, 3, 10),
+    "28px/2": (128, 28, 1, 2, 64, 6, 2, 10),
+}
+# Goals: (share of the FMA peak, times the fastest peer), for training and inference.
+GOALS = {
+    "S/16": {"train": (78, 1.15), "infer": (82, 1.08)},
+    "S/8": {"train": (78, 1.35), "infer": (84, 1.1)},
+    "28px/4": {"train": (75, 1.15), "infer": (80, 1.15)},
+    "28px/2": {"train": (55, 1.6), "infer": (60, 1.5)},
+}
+HINGE = Path(__file__).resolve().parent.parent / "build/release/bin/hinge"
+
+
+# ---- A peer, in its own process -----------------------------------------------------------------------------------------------
+
+
+def make_model(name: str, h: str):
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+
+    _, image, channels, patch, width, depth, heads, classes = MODELS[name]
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width, 1e-6), nn.LayerNorm(width, 1e-6)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            B, L, _ = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(B, L, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+            if h == "softmax":
+                o = F.scaled_dot_product_attention(q, k, v)
+            else:
+                o = torch.relu(q @ k.mT * (width // heads) ** -0.5) / L @ v
+            x = x + self.proj(o.transpose(1, 2).reshape(B, L, width))
+            return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+
+    class Vit(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patch = nn.Conv2d(channels, width, patch, patch)
+            self.position = nn.Parameter(torch.randn(1, (image // patch) ** 2, width) * width**-0.5)
+            self.blocks = nn.ModuleList(Block() for _ in range(depth))
+            self.norm, self.head = nn.LayerNorm(width, 1e-6), nn.Linear(width, classes)
+
+        def forward(self, images):
+            x = self.patch(images).flatten(2).transpose(1, 2) + self.position
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x).mean(1))
+
+    return Vit()
+
+
+def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
+    """Prints "ready", then for each line of input the seconds of one call; at the end of input its largest memory in bytes."""
+    import torch
+    import torch.nn.functional as F
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    batch, image, channels, *_, classes = MODELS[name]
+    images, labels = torch.randn(batch, channels, image, image), torch.arange(batch) % classes
+    model = make_model(name, h)
+    if kind == "onnxruntime":
+        import onnxruntime
+
+        path = f"/tmp/hinge-peer-{os.getpid()}.onnx"
+        torch.onnx.export(model.eval(), (images,), path, input_names=["x"], dynamo=False, opset_version=17)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        os.unlink(path)
+        feed = {"x": images.numpy()}
+        call = lambda: session.run(None, feed)  # noqa: E731
+    elif which == "infer":
+        model.eval()
+        run = torch.compile(model, dynamic=False) if kind == "torch.compile" else model
+
+        def call():
+            with torch.inference_mode():
+                run(images)
+
+    else:
+        run = torch.compile(model, dynamic=False) if kind == "torch.compile" else model
+        adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+
+        def call():
+            adam.zero_grad(set_to_none=True)
+            F.cross_entropy(run(images), labels).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            adam.step()
+
+    call(), call()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        call()
+        print(time.perf_counter() - start, flush=True)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
+
+
+# ---- The comparison -----------------------------------------------------------------------------------------------------------
+
+
+class PeerProcess:
+    def __init__(self, kind: str, name: str, h: str, which: str, threads: int):
+        self.kind, self.samples, self.memory, self.note = kind, [], 0, ""
+        arguments = [sys.executable, str(Path(__file__).with_name("peers.py")), "vit-worker", kind, name, h, which, str(threads)]
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def ready(self) -> bool:
+        while line := self.process.stdout.readline():
+            if line.strip() == "ready":
+                return True
+        lines = [line for line in self.process.stderr.read().splitlines() if line.strip()]
+        self.note = lines[-1][:160] if lines else "ended without a word"
+        return False
+
+    def sample(self) -> None:
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        self.samples.append(float(self.process.stdout.readline()))
+
+    def finish(self) -> None:
+        self.process.stdin.close()
+        self.memory = int(self.process.stdout.readline())
+        self.process.wait()
+
+
+class Ours:
+    kind = "ours"
+
+    def __init__(self, name: str, h: str, which: str, threads: int):
+        self.samples, self.memory, self.note, self.peaks, self.flops = [], 0, "", [], 0.0
+        attention = "softmax" if h == "softmax" else "relu-vit"
+        self.command = [str(HINGE), "bench", "vit", "--models", name, "--attention", attention, "--pass", which]
+        self.command += ["--threads", str(threads), "--rounds", "2", "--json", "-"]
+
+    def sample(self) -> None:
+        done = subprocess.run(self.command, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(self.command)} failed: {done.stderr.strip()}")
+        report = json.loads(done.stdout)
+        row = report["results"][0]
+        self.samples.append(row["fastest_ms"] * 1e-3)
+        self.flops = row["gflops"] * row["median_ms"] * 1e6
+        self.peaks.append(report["machine"]["fma_peak_gflops"])
+        self.memory = max(self.memory, report["memory_bytes"])
+
+
+def compare(options) -> tuple[str, list[dict]]:
+    if not HINGE.exists():
+        sys.exit(f"{HINGE} is not there: build it with `make build`")
+    rows, lines = [], []
+    for name in options.models:
+        for which in ("train", "infer"):
+            for h in ("relu", "softmax"):
+                print(f"{name}, {which}, {h} ...", file=sys.stderr, flush=True)
+                kinds = ["eager", "torch.compile"] + (["onnxruntime"] if which == "infer" else [])
+                peers = [PeerProcess(kind, name, h, which, options.threads) for kind in kinds]
+                ready = [peer for peer in peers if peer.ready()]
+                ours = Ours(name, h, which, options.threads)
+                for _ in range(options.rounds):
+                    for each in [ours, *ready]:
+                        each.sample()
+                for peer in ready:
+                    peer.finish()
+                peak = statistics.median(ours.peaks)
+                for each in [ours, *peers]:
+                    row = {"peer": each.kind, "model": name, "pass": which, "h": h, "batch": MODELS[name][0], "threads": options.threads}
+                    if each.samples:
+                        seconds = statistics.median(each.samples)
+                        row |= {"median_ms": seconds * 1e3, "fastest_ms": min(each.samples) * 1e3, "slowest_ms": max(each.samples) * 1e3}
+                        row |= {"gflops": ours.flops / seconds * 1e-9, "percent_of_peak": ours.flops / seconds * 1e-7 / peak}
+                        row |= {"memory_mb": each.memory / 2**20, "fma_peak_gflops": peak}
+                    else:
+                        row["note"] = each.note
+                    rows.append(row)
+                lines.append(line(name, which, h, rows[-1 - len(peers) :]))
+    head = ["model, batch", "pass", "h", "ours", "% of peak", "eager", "compiled", "onnxruntime", "ours / fastest peer", "memory, MB: ours, eager"]
+    return markdown_table(head, lines), rows
+
+
+def line(name: str, which: str, h: str, rows: list[dict]) -> list[str]:
+    at = {row["peer"]: row for row in rows}
+
+    def rate(kind: str) -> str:
+        row = at.get(kind, {})
+        return f"{row['gflops']:.0f}" if "gflops" in row else "-"
+
+    ours = at["ours"]
+    fastest = max((row["gflops"] for row in rows if row["peer"] != "ours" and "gflops" in row), default=math.nan)
+    share_goal, goal = GOALS[name][which]
+    if h == "softmax" and name == "S/8":
+        share_goal = goal = None  # set for relu alone
+    judge = lambda value, limit, text: text if limit is None or value >= limit else f"**{text} (goal {limit:g}: missed)**"  # noqa: E731
+    ratio = ours["gflops"] / fastest
+    memory = ", ".join(f"{at[kind]['memory_mb']:.0f}" if "memory_mb" in at[kind] else "-" for kind in ("ours", "eager"))
+    return [
+        f"{name}, {MODELS[name][0]}",
+        which,
+        h,
+        rate("ours"),
+        judge(ours["percent_of_peak"], share_goal, f"{ours['percent_of_peak']:.0f}"),
+        rate("eager"),
+        rate("torch.compile"),
+        rate("onnxruntime"),
+        judge(ratio, goal, f"{ratio:.2f}"),
+        memory,
+    ]

@@ -1,0 +1,82 @@
+// hinge attend: where a trained model looks in a picture.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/trained_model.h"
+#include "data/codec.h"
+#include "eval/attention_maps.h"
+#include "eval/model_input.h"
+#include "support/atomic_file.h"
+
+namespace hinge::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string image, out;
+  bool json = false;
+};
+
+int attend(const Options& options) {
+  namespace fs = std::filesystem;
+  const train::LoadedVit loaded = open_model(options.model);
+  const eval::ModelInput input = eval::model_input(loaded.config, data::read_image(options.image));
+  const eval::AttentionMaps maps = eval::attention_maps(*loaded.model, input.pixels);
+  const int64_t patch = loaded.model->config().patch;
+
+  const fs::path folder = options.out.empty() ? fs::path("attention-" + fs::path(options.image).stem().string()) : fs::path(options.out);
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure)
+    throw std::runtime_error(fmt::format("cannot make the folder '{}': {}; choose another with --out", folder.string(), failure.message()));
+  std::vector<std::string> files;
+  const auto write = [&](const std::string& name, const data::Image& picture) {
+    files.push_back((folder / name).string());
+    support::AtomicFile(files.back()).commit(eval::png_of(picture));
+  };
+  write("overview.png", eval::overview(input.image, maps, patch));
+  write("heads.png", eval::head_overview(input.image, maps, patch));
+  for (size_t i = 0; i < maps.layers.size(); ++i)
+    write(fmt::format("layer-{:02}.png", i), eval::overlay(input.image, maps.layers[i].map, patch));
+  write("rollout.png", eval::overlay(input.image, maps.rollout, patch));
+
+  if (options.json) {
+    nlohmann::json layers = nlohmann::json::array();
+    for (const eval::LayerAttention& layer : maps.layers)
+      layers.push_back(
+          {{"mass", layer.mass}, {"entropy", layer.entropy}, {"zero_share", layer.zero_share}, {"skipped_share", layer.skipped_share}});
+    fmt::print("{}", json_text({{"image", options.image}, {"layers", layers}, {"files", files}}));
+    return 0;
+  }
+  fmt::print("layer     mass  entropy    zeros  skipped\n");
+  for (size_t i = 0; i < maps.layers.size(); ++i) {
+    const eval::LayerAttention& layer = maps.layers[i];
+    fmt::print("{:>5}  {:>7.4f}  {:>7.3f}  {:>6.1f}%  {:>6.1f}%\n", i, layer.mass, layer.entropy, 100 * layer.zero_share,
+               100 * layer.skipped_share);
+  }
+  fmt::print("{}: the image, the layers 0 to {}, the rollout\n{}: a row for each layer, a picture for each head\n", files[0],
+             maps.layers.size() - 1, files[1]);
+  fmt::print("{} more pictures: each layer and the rollout by themselves\n", files.size() - 2);
+  return 0;
+}
+
+}  // namespace
+
+void add_attend(CLI::App& app, Run& run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("attend", "Draw where a trained model looks in a picture");
+  add_model(*command, options->model);
+  command->add_option("image", options->image, "A JPEG or PNG file")->type_name("IMAGE")->required();
+  command->add_option("--out", options->out, "Folder for the pictures (default: attention-IMAGE)")->type_name("FOLDER");
+  command->add_flag("--json", options->json, "Print the numbers as JSON instead of a table");
+  command->footer(
+      "Maps show how strongly each part of the image is read: by the class token if the model has one, else by all tokens in the mean.\n"
+      "mass: sum of a query's weights; entropy: of these weights, in nats; zeros: weights that are exactly 0; skipped: work saved by "
+      "them.");
+  command->callback([options, &run] { run = [options] { return attend(*options); }; });
+}
+
+}  // namespace hinge::cli

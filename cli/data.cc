@@ -1,0 +1,147 @@
+// hinge data: looks at data sets. `hinge data check` decodes every image before a training does.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "data/check.h"
+#include "data/error.h"
+#include "data/source.h"
+#include "support/nearest.h"
+
+namespace hinge::cli {
+namespace {
+
+struct Options {
+  std::string format, path, split, threads;
+  bool json = false;
+};
+
+// One split; a file without which it cannot be opened is its only bad one.
+struct Checked {
+  std::string split;
+  data::CheckReport report;
+};
+
+Checked check_split(const data::DataSource& source, int threads) {
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  Checked checked{source.split, {}};
+  try {
+    const std::unique_ptr<data::ImageSet> set = data::open_images(source);
+    checked.report = data::check(*set, threads, [&](int64_t done) {
+      if (terminal) fmt::print(stderr, "\r\033[K{}: {} of {} images", source.split, done, set->size());
+    });
+  } catch (const data::DataError& error) {
+    checked.report.bad.push_back({error.file, error.problem});
+  }
+  if (terminal) fmt::print(stderr, "\r\033[K");
+  return checked;
+}
+
+std::string sizes_text(const data::CheckReport& report) {
+  if (report.sizes.empty()) return "none";
+  if (report.sizes.size() == 1) return fmt::format("all {}x{}", report.sizes.begin()->first.first, report.sizes.begin()->first.second);
+  std::pair<int, int> least = report.sizes.begin()->first, most = least;
+  for (const auto& [size, count] : report.sizes) {
+    least = {std::min(least.first, size.first), std::min(least.second, size.second)};
+    most = {std::max(most.first, size.first), std::max(most.second, size.second)};
+  }
+  return fmt::format("{} different, height {} to {}, width {} to {}", report.sizes.size(), least.first, most.first, least.second,
+                     most.second);
+}
+
+void print(const Checked& checked) {
+  const data::CheckReport& report = checked.report;
+  fmt::print("{}\n", checked.split);
+  fmt::print("  {:<9}{}\n", "images", report.images);
+  fmt::print("  {:<9}{}{}\n", "classes", report.classes,
+             report.empty_classes > 0 ? fmt::format(", {} of them without images", report.empty_classes) : "");
+  fmt::print("  {:<9}{}\n", "sizes", sizes_text(report));
+  fmt::print("  {:<9}{}\n", "bad", report.bad.size());
+  for (const data::BadImage& bad : report.bad) fmt::print("    {}: {}\n", bad.name, bad.problem);
+}
+
+nlohmann::json to_json(const Checked& checked) {
+  nlohmann::json sizes = nlohmann::json::array(), bad = nlohmann::json::array();
+  for (const auto& [size, count] : checked.report.sizes)
+    sizes.push_back({{"height", size.first}, {"width", size.second}, {"images", count}});
+  for (const data::BadImage& image : checked.report.bad) bad.push_back({{"file", image.name}, {"problem", image.problem}});
+  return {{"split", checked.split},
+          {"images", checked.report.images},
+          {"classes", checked.report.classes},
+          {"empty_classes", checked.report.empty_classes},
+          {"sizes", sizes},
+          {"bad", bad}};
+}
+
+// Mistakes on the command line, told apart from bad files.
+void require_usage(const Options& options) {
+  const std::vector<std::string>& known = data::formats();
+  if (std::find(known.begin(), known.end(), options.format) == known.end()) {
+    const std::optional<std::string> meant = support::nearest(options.format, known);
+    throw UsageError(fmt::format("--format '{}' is unknown.{} Allowed: {}", options.format,
+                                 meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(known, ", ")));
+  }
+  if (options.path.empty() && options.format != "fashion-mnist" && options.format != "synthetic")
+    throw UsageError(fmt::format("--format {} needs --path: give the folder of the set", options.format));
+  try {
+    if (!options.split.empty()) data::parse_split(options.split);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+int check(const Options& options) {
+  require_usage(options);
+  data::DataSource source{.format = options.format, .path = options.path};
+  const int threads = options.threads.empty() ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
+                                              : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
+  std::vector<std::string> splits = data::splits(source);
+  if (!options.split.empty()) splits = {options.split};
+  nlohmann::json json = nlohmann::json::array();
+  size_t bad = 0;
+  for (const std::string& split : splits) {
+    source.split = split;
+    const Checked checked = check_split(source, threads);
+    bad += checked.report.bad.size();
+    if (options.json)
+      json.push_back(to_json(checked));
+    else
+      print(checked);
+  }
+  if (options.json) fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  return bad > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Run& run) {
+  CLI::App* data = app.add_subcommand("data", "Look at data sets");
+  data->require_subcommand(1);
+  CLI::App* command = data->add_subcommand("check", "Decode every image of a data set and name the bad files");
+  auto options = std::make_shared<Options>();
+  const char *what = "What to check", *how = "How to check", *output = "Output";
+  command->add_option("--format", options->format, fmt::format("Format: {}", fmt::join(data::formats(), ", ")))
+      ->group(what)
+      ->type_name("NAME")
+      ->required();
+  command->add_option("--path", options->path, "Folder of the set; fashion-mnist is found without")->group(what)->type_name("FOLDER");
+  command->add_option("--split", options->split, "One split or part, e.g. train or train[:90%] (default: all there are)")
+      ->group(what)
+      ->type_name("NAME");
+  command->add_option("--threads", options->threads, "Threads (default: one a core)")->group(how)->type_name("N");
+  command->add_flag("--json", options->json, "Print JSON instead of text")->group(output);
+  command->footer("Exit code: 0 all images can be decoded, 1 some cannot.");
+  command->callback([&run, options] { run = [options] { return check(*options); }; });
+}
+
+}  // namespace hinge::cli

@@ -1,0 +1,140 @@
+// hinge probe: how much of what a model has learned carries over, by linear probes with few examples.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/trained_model.h"
+#include "eval/fewshot.h"
+#include "eval/model_input.h"
+#include "support/progress.h"
+
+namespace hinge::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::vector<std::string> data, shots = {"1", "5", "10", "25"};
+  std::string seeds = "3";
+  bool json = false;
+};
+
+struct Probed {
+  std::string data, support, test;
+  int64_t classes = 0, tested = 0;
+  std::vector<eval::FewshotResult> results;  // one a number of shots
+};
+
+// The splits to learn from and to test on: a folder without splits is halved.
+std::pair<std::string, std::string> probe_splits(const std::string& data, const data::DataSource& source) {
+  const std::vector<std::string> there = data::splits(source);
+  if (there == std::vector<std::string>{"all"}) return {"all[:50%]", "all[50%:]"};
+  const auto has = [&](const char* name) { return std::find(there.begin(), there.end(), name) != there.end(); };
+  for (const char* test : {"test", "val", "validation"})
+    if (has("train") && has(test)) return {"train", test};
+  throw std::runtime_error(
+      fmt::format("{}: a probe needs the splits train and test (or val), or a folder of classes without splits", data));
+}
+
+Probed probe(const train::LoadedVit& loaded, const std::string& data, eval::FewshotOptions how) {
+  const train::DataConfig config = parse_data("--data", data, loaded.config.data);
+  Probed probed{data, {}, {}, 0, 0, {}};
+  std::tie(probed.support, probed.test) = probe_splits(data, train::source_of(config, "train"));
+  const auto open = [&](const std::string& split) {
+    return eval::with_channels(data::open_images(train::source_of(config, split)), loaded.config.model.channels);
+  };
+  const std::shared_ptr<const data::ImageSet> support = open(probed.support), test = open(probed.test);
+  probed.classes = static_cast<int64_t>(support->classes().size());
+  probed.tested = test->size();
+  std::unique_ptr<support::Progress> progress;
+  how.progress = [&](int64_t done, int64_t total) {
+    if (!progress) progress = std::make_unique<support::Progress>(data, total);
+    progress->update(done, {});
+  };
+  probed.results = eval::fewshot(*loaded.model, support, test, eval::input_pipeline(loaded.config), how);
+  return probed;
+}
+
+// The mean over the data sets of their means over the seeds.
+double mean_of(const std::vector<Probed>& all, size_t shots) {
+  double sum = 0;
+  for (const Probed& probed : all) sum += probed.results[shots].mean();
+  return sum / static_cast<double>(all.size());
+}
+
+nlohmann::json to_json(const std::vector<Probed>& all) {
+  nlohmann::json sets = nlohmann::json::array(), means = nlohmann::json::array();
+  for (const Probed& probed : all) {
+    nlohmann::json results = nlohmann::json::array();
+    for (const eval::FewshotResult& result : probed.results)
+      results.push_back(
+          {{"shots", result.shots}, {"mean", result.mean()}, {"deviation", result.deviation()}, {"accuracies", result.accuracies}});
+    sets.push_back({{"data", probed.data},
+                    {"support", probed.support},
+                    {"test", probed.test},
+                    {"classes", probed.classes},
+                    {"images", probed.tested},
+                    {"results", results}});
+  }
+  for (size_t i = 0; i < all.front().results.size(); ++i)
+    means.push_back({{"shots", all.front().results[i].shots}, {"mean", mean_of(all, i)}});
+  return {{"sets", sets}, {"means", means}};
+}
+
+void print(const std::vector<Probed>& all) {
+  size_t width = 4;
+  for (const Probed& probed : all) width = std::max(width, probed.data.size());
+  fmt::print("{:<{}}", "data", width);
+  for (const eval::FewshotResult& result : all.front().results)
+    fmt::print("  {:>14}", fmt::format("{} shot{}", result.shots, result.shots > 1 ? "s" : ""));
+  fmt::print("\n");
+  for (const Probed& probed : all) {
+    fmt::print("{:<{}}", probed.data, width);
+    for (const eval::FewshotResult& result : probed.results)
+      fmt::print("  {:>14}", fmt::format("{:.2f}% ± {:.2f}", 100 * result.mean(), 100 * result.deviation()));
+    fmt::print("\n");
+  }
+  if (all.size() > 1) {
+    fmt::print("{:<{}}", "mean", width);
+    for (size_t i = 0; i < all.front().results.size(); ++i) fmt::print("  {:>14}", fmt::format("{:.2f}%       ", 100 * mean_of(all, i)));
+    fmt::print("\n");
+  }
+}
+
+int run_probe(const Options& options) {
+  eval::FewshotOptions how;
+  how.shots.clear();
+  for (const std::string& shots : options.shots) how.shots.push_back(parse_whole("--shots", shots, 1, 1000000));
+  how.seeds = parse_whole("--seeds", options.seeds, 1, 1000);
+  const train::LoadedVit loaded = open_model(options.model);
+  how.threads = static_cast<int>(std::max<int64_t>(1, loaded.config.data.threads));
+  std::vector<Probed> all;
+  for (const std::string& data : options.data) all.push_back(probe(loaded, data, how));
+  if (options.json)
+    fmt::print("{}", json_text(to_json(all)));
+  else
+    print(all);
+  return 0;
+}
+
+}  // namespace
+
+void add_probe(CLI::App& app, Run& run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("probe", "Few-shot linear probes on a trained model's features");
+  add_model(*command, options->model);
+  command->add_option("--data", options->data, "Sets of images, e.g. cifar100:FOLDER fashion-mnist folder:FOLDER")
+      ->type_name("FORMAT[:FOLDER] ...")
+      ->required();
+  command->add_option("--shots", options->shots, "Examples of each class (default: 1,5,10,25)")->type_name("LIST")->delimiter(',');
+  command->add_option("--seeds", options->seeds, "Choices of examples to take the mean of (default: 3)")->type_name("N");
+  command->add_flag("--json", options->json, "Print JSON instead of text");
+  command->footer(
+      "Each number is the accuracy on the test split, the mean of the seeds ± their standard deviation.\n"
+      "The probe is ridge regression with l2 = 1024 on whitened features. A folder without splits is halved, by a fixed random order.");
+  command->callback([options, &run] { run = [options] { return run_probe(*options); }; });
+}
+
+}  // namespace hinge::cli

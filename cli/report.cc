@@ -1,0 +1,47 @@
+// hinge report: compares runs in one self-contained HTML page.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "experiment/vit_report.h"
+#include "support/atomic_file.h"
+
+namespace hinge::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> runs;
+  std::string out = "report.html", title = "Vision transformers compared";
+};
+
+int report(const Options& options) {
+  std::vector<experiment::RunSummary> runs;
+  for (const std::string& folder : options.runs) {
+    std::vector<experiment::RunSummary> found = experiment::find_runs(folder);
+    if (found.empty()) throw std::runtime_error(fmt::format("'{}' holds no run; 'hinge train CONFIG' makes them", folder));
+    std::move(found.begin(), found.end(), std::back_inserter(runs));
+  }
+  support::AtomicFile file(options.out);
+  file.commit(experiment::render_html(experiment::vit_report(std::move(runs), options.title)));
+  fmt::print("The report: {}\n", options.out);
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Run& run) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("report", "Compare runs in one HTML page: table, curves, predictions, attention maps");
+  command->add_option("run", options->runs, "Runs, or folders that hold runs")->type_name("RUN")->required();
+  command->add_option("--out", options->out, "File to write (default: report.html)")->type_name("FILE");
+  command->add_option("--title", options->title, "Title of the page")->type_name("TEXT");
+  command->callback([options, &run] { run = [options] { return report(*options); }; });
+}
+
+}  // namespace hinge::cli

@@ -1,0 +1,34 @@
+// What the commands that use a trained model have in common.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "data/source.h"
+#include "train/vit_run.h"
+
+namespace hinge::cli {
+
+struct ModelOptions {
+  std::string run, checkpoint = "best";
+};
+// The arguments RUN and --checkpoint.
+void add_model(CLI::App& command, ModelOptions& options);
+
+// The model; says on standard error which checkpoints had to be passed over. Sets the number of threads to the run's.
+train::LoadedVit open_model(const ModelOptions& options);
+
+// "format" or "format:path", with the other keys of the run's data.
+train::DataConfig parse_data(const std::string& option, const std::string& text, const train::DataConfig& of_run);
+
+// The names in a file, one a line; empty lines do not count.
+std::vector<std::string> read_names(const std::string& path);
+
+// A bar of `width` characters for a share of 0 to 1; blocks where the terminal shows them.
+std::string bar(double share, int width);
+
+std::string json_text(const nlohmann::json& json);
+
+}  // namespace hinge::cli

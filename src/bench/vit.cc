@@ -1,0 +1,196 @@
+#include "bench/vit.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <memory>
+#include <stdexcept>
+
+#include "bench/gemm.h"
+#include "bench/machine.h"
+#include "bench/timing.h"
+#include "hinge/kernels/cpu.h"
+#include "hinge/openmp_parallel.h"
+#include "hinge/ops/dense.h"
+#include "support/process_memory.h"
+#include "train/adam.h"
+
+namespace hinge::bench {
+namespace {
+
+using at::Tensor;
+
+struct Sizes {
+  const char* name;
+  int64_t batch, image, channels, patch, width, depth, heads, classes;
+};
+constexpr Sizes kModels[] = {
+    {"S/16", 8, 224, 3, 16, 384, 12, 6, 1000},
+    {"S/8", 2, 224, 3, 8, 384, 12, 6, 1000},
+    {"28px/4", 128, 28, 1, 4, 192, 6, 3, 10},
+    {"28px/2", 128, 28, 1, 2, 64, 6, 2, 10},
+};
+
+// The model once more in ATen's calls, from the parameters by their names; gap pooling, no qk-norm.
+Tensor plain_logits(const models::Vit& model, const Tensor& images) {
+  const models::VitConfig& config = model.config();
+  const auto p = [&](const std::string& name) { return model.parameters().find(name)->value.detach().to(at::kDouble); };
+  const auto dense = [&](const Tensor& x, const std::string& name) { return at::matmul(x, p(name + ".weight").t()) + p(name + ".bias"); };
+  const auto norm = [&](const Tensor& x, const std::string& name) {
+    return at::layer_norm(x, {config.width}, p(name + ".weight"), p(name + ".bias"), 1e-6);
+  };
+  Tensor x = at::conv2d(images.to(at::kDouble).permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), config.patch);
+  x = x.flatten(2).transpose(1, 2) + p("pos_embed");
+  const int64_t n = x.size(0), L = x.size(1), H = config.heads, D = config.width / H;
+  const bool softmax = nn::attention_options(config.attention).h == kernels::Activation::softmax;
+  for (int64_t i = 0; i < config.depth; ++i) {
+    const std::string block = "blocks." + std::to_string(i) + ".";
+    const Tensor qkv = dense(norm(x, block + "norm1"), block + "attn.qkv").view({n, L, 3, H, D}).permute({2, 0, 3, 1, 4});
+    const Tensor scores = at::matmul(qkv[0], qkv[1].transpose(-2, -1)) / std::sqrt(static_cast<double>(D));
+    const Tensor weights = softmax ? at::softmax(scores, -1) : at::relu(scores) / static_cast<double>(L);
+    x = x + dense(at::matmul(weights, qkv[2]).transpose(1, 2).reshape({n, L, config.width}), block + "attn.proj");
+    x = x + dense(at::gelu(dense(norm(x, block + "norm2"), block + "mlp.fc1")), block + "mlp.fc2");
+  }
+  return dense(norm(x, "norm").mean(1), "head");
+}
+
+// One model with its batch, optimiser and what is measured of it.
+struct Subject {
+  VitCase what;
+  std::unique_ptr<models::Vit> model;
+  std::unique_ptr<train::Adam> adam;
+  Tensor images, labels;
+
+  explicit Subject(const VitCase& given) : what(given), model(std::make_unique<models::Vit>(given.config, 0)) {
+    const models::VitConfig& config = model->config();
+    images = at::randn({what.batch, config.image_size, config.image_size, config.channels});
+    labels = at::arange(what.batch) % config.classes;
+    // A head that starts at zero would hide every error before it.
+    const at::NoGradGuard guard;
+    model->parameters().find("head.weight")->value.copy_(at::randn({config.classes, config.width}) * 0.05);
+    adam = std::make_unique<train::Adam>(model->parameters(), train::AdamOptions{});
+  }
+
+  double error() const {
+    const at::NoGradGuard guard;
+    const Tensor few = images.narrow(0, 0, std::min<int64_t>(2, what.batch)), expected = plain_logits(*model, few);
+    return ((model->forward(few, false).to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
+  }
+
+  void infer() const {
+    const at::NoGradGuard guard;
+    model->forward(images, /*training=*/false);
+  }
+
+  void step() const {
+    model->parameters().clear_gradients();
+    const Tensor loss = hinge::cross_entropy(kernels::CrossEntropy::softmax, model->forward(images, /*training=*/true), labels);
+    torch::autograd::backward({loss});
+    const double norm = adam->gradient_norm();
+    adam->step(1e-5, 1e-6, norm > 1 ? 1 / norm : 1);
+  }
+
+  double flops(const std::string& pass) const { return (pass == "train" ? 3 : 1) * model->flops() * static_cast<double>(what.batch); }
+};
+
+}  // namespace
+
+std::vector<std::string> vit_model_names() {
+  std::vector<std::string> names;
+  for (const Sizes& sizes : kModels) names.emplace_back(sizes.name);
+  return names;
+}
+
+VitCase vit_case(const std::string& model, const std::string& attention) {
+  for (const Sizes& sizes : kModels) {
+    if (model != sizes.name) continue;
+    VitCase c{model, sizes.batch, {}};
+    c.config.image_size = sizes.image, c.config.channels = sizes.channels, c.config.patch = sizes.patch, c.config.width = sizes.width;
+    c.config.depth = sizes.depth, c.config.mlp_width = 4 * sizes.width, c.config.heads = sizes.heads, c.config.classes = sizes.classes;
+    c.config.attention.preset = attention;
+    c.config.attention.qk_norm = false;
+    return c;
+  }
+  throw std::runtime_error("there is no model '" + model + "' to measure");
+}
+
+VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>& progress) {
+  at::set_num_threads(plan.threads);
+  OpenMpParallel threads(plan.threads);
+  OneDnnSgemm sgemm;
+  VitReport report;
+  report.threads = plan.threads;
+  report.simd = kernels::simd_target();
+  report.cpu = probe_cpu().model;
+  std::vector<double> peaks, sgemms;
+  for (const std::string& name : plan.models)
+    for (const std::string& attention : plan.attentions) {
+      progress(fmt::format("checking {} {}", name, attention));
+      const Subject subject(vit_case(name, attention));
+      // Rounding grows with the number of layers; a wrong formula is off by far more.
+      const double error = subject.error();
+      if (!(error < 1e-3)) throw std::runtime_error(fmt::format("{} {}: logits are off by {:.2g}; nothing is measured", name, attention, error));
+      report.largest_error = std::max(report.largest_error, error);
+      std::vector<std::vector<double>> samples(plan.passes.size());
+      for (int round = -1; round < plan.rounds; ++round) {
+        progress(fmt::format("{} {}, round {} of {}", name, attention, round + 1, plan.rounds));
+        if (round >= 0) {
+          peaks.push_back(kernels::measure_fma_peak(threads, 4));
+          sgemms.push_back(sgemm.run());
+        }
+        for (size_t p = 0; p < plan.passes.size(); ++p) {
+          const double seconds = seconds_per_call(1, [&] { plan.passes[p] == "train" ? subject.step() : subject.infer(); });
+          if (round >= 0) samples[p].push_back(seconds);
+        }
+      }
+      for (size_t p = 0; p < plan.passes.size(); ++p) {
+        VitRow row;
+        row.model = name, row.attention = attention, row.pass = plan.passes[p], row.batch = subject.what.batch;
+        row.median_ms = 1e3 * median(samples[p]);
+        row.lower_quartile_ms = 1e3 * quantile(samples[p], 0.25), row.upper_quartile_ms = 1e3 * quantile(samples[p], 0.75);
+        row.fastest_ms = 1e3 * quantile(samples[p], 0);
+        row.gflops = subject.flops(row.pass) / row.median_ms * 1e-6;
+        row.images_per_second = 1e3 * static_cast<double>(row.batch) / row.median_ms;
+        report.rows.push_back(row);
+      }
+    }
+  report.fma_peak_gflops = median(peaks);
+  report.sgemm_gflops = median(sgemms);
+  for (VitRow& row : report.rows) row.percent_of_peak = 100 * row.gflops / report.fma_peak_gflops;
+  report.memory_bytes = support::largest_resident_bytes();
+  return report;
+}
+
+nlohmann::ordered_json to_json(const VitReport& report) {
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  for (const VitRow& row : report.rows)
+    results.push_back({{"model", row.model}, {"attention", row.attention}, {"pass", row.pass}, {"batch", row.batch}, {"threads", report.threads},
+                       {"median_ms", row.median_ms}, {"lower_quartile_ms", row.lower_quartile_ms}, {"upper_quartile_ms", row.upper_quartile_ms},
+                       {"fastest_ms", row.fastest_ms}, {"gflops", row.gflops}, {"percent_of_peak", row.percent_of_peak},
+                       {"images_per_second", row.images_per_second}});
+  return {{"machine",
+           {{"fma_peak_gflops", report.fma_peak_gflops}, {"sgemm_gflops", report.sgemm_gflops}, {"threads", report.threads},
+            {"simd", report.simd}, {"cpu", report.cpu}}},
+          {"memory_bytes", report.memory_bytes},
+          {"largest_error", report.largest_error},
+          {"results", results}};
+}
+
+std::string table(const VitReport& report) {
+  std::string text = fmt::format("{}, {}, {} thread{}, float32: FMA peak {:.0f} GFLOP/s, oneDNN sgemm {:.0f} ({:.0f}% of it)\n", report.cpu,
+                                 report.simd, report.threads, report.threads == 1 ? "" : "s", report.fma_peak_gflops, report.sgemm_gflops,
+                                 100 * report.sgemm_gflops / report.fma_peak_gflops);
+  text += fmt::format("Checked against plain float64: logits differ by {:.1g} at most. Largest memory of all: {} MB.\n\n", report.largest_error,
+                      report.memory_bytes >> 20);
+  text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}\n", "model", "attention", "pass", "batch", "median ms",
+                      "quartiles ms", "images/s", "GFLOP/s", "% of peak");
+  for (const VitRow& row : report.rows)
+    text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10.1f}  {:>19}  {:>9.1f}  {:>8.1f}  {:>9.1f}\n", row.model, row.attention, row.pass,
+                        row.batch, row.median_ms, fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms),
+                        row.images_per_second, row.gflops, row.percent_of_peak);
+  return text;
+}
+
+}  // namespace hinge::bench

@@ -1,0 +1,51 @@
+// Measures whole vision transformers: a training step (forward, loss, backward, Adam) and inference, checked against plain ATen
+// calls first, then timed in turn, the FMA peak among them. Flops counted: forward as Vit::flops() says, three times that a training step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/vit.h"
+
+namespace hinge::bench {
+
+// A model with its batch, by name: "S/16", "S/8", "28px/4", "28px/2".
+struct VitCase {
+  std::string model;
+  int64_t batch = 1;
+  models::VitConfig config;
+};
+
+std::vector<std::string> vit_model_names();
+VitCase vit_case(const std::string& model, const std::string& attention);  // attention: a preset's name
+
+struct VitPlan {
+  std::vector<std::string> models, attentions, passes;  // passes: train, infer
+  int threads = 1;
+  int rounds = 5;
+};
+
+struct VitRow {
+  std::string model, attention, pass;
+  int64_t batch = 0;
+  double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;
+  double gflops = 0, percent_of_peak = 0, images_per_second = 0;
+};
+
+struct VitReport {
+  double fma_peak_gflops = 0, sgemm_gflops = 0;
+  int threads = 1;
+  std::string simd, cpu;
+  double largest_error = 0;  // of logits against the plain model, relative to the largest logit
+  int64_t memory_bytes = 0;  // largest resident size of the process
+  std::vector<VitRow> rows;
+};
+
+VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>& progress);
+nlohmann::ordered_json to_json(const VitReport& report);
+std::string table(const VitReport& report);
+
+}  // namespace hinge::bench

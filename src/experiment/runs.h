@@ -1,0 +1,41 @@
+// The runs in a folder, side by side: state, progress, score, speed, and the config keys in which they differ.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/config.h"
+#include "support/jsonl.h"
+#include "train/run_folder.h"
+
+namespace hinge::experiment {
+
+struct RunSummary {
+  std::string folder, name;
+  std::string state;  // as in the status, but "killed" for one that says running and has no process
+  train::RunStatus status;
+  support::FlatConfig config;
+  std::vector<support::MetricRecord> metrics;
+  std::vector<std::string> problems;  // files that could not be read
+};
+
+// A damaged file becomes a problem of its run, not an error; a folder that holds no run throws std::runtime_error.
+RunSummary read_run(const std::string& folder);
+
+// The runs directly in `folder`, by name; if the folder is itself a run, only that. Throws if there is no such folder.
+std::vector<RunSummary> find_runs(const std::string& folder);
+
+// The config keys whose values are not the same in all runs; one value a run.
+std::vector<support::ConfigDifference> differences(const std::vector<RunSummary>& runs);
+
+struct RunTable {
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;
+};
+RunTable run_table(const std::vector<RunSummary>& runs);
+
+// Columns aligned by spaces, for a terminal.
+std::string table_text(const RunTable& table);
+
+}  // namespace hinge::experiment

@@ -1,0 +1,192 @@
+// The commands that use a trained model, as a user runs them, on a tiny one that is trained here on made-up images.
+// HINGE_COMMAND is the program's path.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "data/codec.h"
+#include "data/source.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kConfig = R"(
+[model]
+image_size = 16
+channels = 3
+classes = 0
+patch = 4
+width = 16
+depth = 2
+mlp_width = 32
+heads = 2
+[data]
+format = "synthetic"
+synthetic_size = 16
+synthetic_classes = 4
+synthetic_count = 96
+[optim]
+batch = 32
+steps = 30
+lr = 5e-3
+[train]
+threads = 1
+checkpoint_every = 10
+)";
+
+hinge::data::DataSource images_of_run() {
+  hinge::data::DataSource source;
+  source.format = "synthetic";
+  source.split = "test";
+  source.synthetic.shape = {16, 16, 3};
+  source.synthetic.classes = 4;
+  source.synthetic.count = 96;
+  return source;
+}
+
+class TrainedModel : public testing::Test {
+ protected:
+  // One training for all tests.
+  static void SetUpTestSuite() {
+    std::string name = (fs::temp_directory_path() / "hinge-model-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    std::ofstream(folder_ / "config.toml") << kConfig;
+    std::string out, err;
+    ASSERT_EQ(command("train " + path("config.toml") + " --out " + path("run"), out, err), 0) << err;
+    const auto images = hinge::data::open_images(images_of_run());
+    for (int64_t i = 0; i < 4; ++i) {
+      const std::vector<uint8_t> png = hinge::data::encode_png(images->load(i));
+      std::ofstream(folder_ / (std::to_string(i) + ".png"), std::ios::binary)
+          .write(reinterpret_cast<const char*>(png.data()), static_cast<std::streamsize>(png.size()));
+      labels_[i] = images->label(i);
+    }
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+
+  static std::string path(const std::string& name) { return (folder_ / name).string(); }
+  static std::string read(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  static int command(const std::string& arguments, std::string& out, std::string& err) {
+    const int status = std::system((std::string(HINGE_COMMAND) + " " + arguments + " >" + path("out") + " 2>" + path("err")).c_str());
+    out = read(path("out")), err = read(path("err"));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  int run(const std::string& arguments) { return command(arguments, out_, err_); }
+  json answer(const std::string& arguments) {
+    EXPECT_EQ(run(arguments + " --json"), 0) << err_;
+    return json::parse(out_);
+  }
+  bool says(const std::string& part) const { return out_.find(part) != std::string::npos; }
+  bool complains(const std::string& part) const { return err_.find(part) != std::string::npos; }
+
+  static inline fs::path folder_;
+  static inline int64_t labels_[4] = {};
+  std::string out_, err_;
+};
+
+TEST_F(TrainedModel, IsEvaluated) {
+  const json all = answer("eval " + path("run"));
+  EXPECT_EQ(all["images"], 96);
+  EXPECT_GT(all["top1"], 0.9);
+  EXPECT_EQ(all["top5"], 1.0);
+  EXPECT_LT(all["loss"], 1);  // log 4 by chance
+  int64_t images = 0, right = 0;
+  for (const json& entry : all["classes"]) images += entry["images"].get<int64_t>(), right += entry["right"].get<int64_t>();
+  EXPECT_EQ(images, 96);
+  EXPECT_NEAR(static_cast<double>(right) / 96, all["top1"].get<double>(), 1e-9);
+  EXPECT_EQ(answer("eval " + path("run") + " --split 'test[:10]'")["images"], 10);
+  EXPECT_EQ(answer("eval " + path("run") + " --data synthetic --split train")["images"], 96);
+  ASSERT_EQ(run("eval " + path("run")), 0);
+  EXPECT_TRUE(says("top-1") && says("top-5") && says("loss") && says("accuracy"));
+}
+
+TEST_F(TrainedModel, IsEvaluatedAmongSomeClasses) {
+  std::ofstream(folder_ / "some.txt") << "class 3\nclass 1\n";
+  const json some = answer("eval " + path("run") + " --classes " + path("some.txt"));
+  ASSERT_EQ(some["classes"].size(), 2U);
+  EXPECT_EQ(some["classes"][0]["class"], "class 3");
+  EXPECT_EQ(some["images"].get<int64_t>() + some["left_out"].get<int64_t>(), 96);
+  EXPECT_GT(some["left_out"], 0);
+  EXPECT_GT(some["top1"], 0.9);
+  std::ofstream(folder_ / "wrong.txt") << "nothing\n";
+  EXPECT_EQ(run("eval " + path("run") + " --classes " + path("wrong.txt")), 1);
+  EXPECT_TRUE(complains("'nothing'"));
+}
+
+TEST_F(TrainedModel, Predicts) {
+  const json all = answer("predict " + path("run") + " " + path("0.png") + " " + path("1.png") + " " + path("2.png") + " --top 3");
+  ASSERT_EQ(all.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    const json& predictions = all[i]["predictions"];
+    ASSERT_EQ(predictions.size(), 3U);
+    EXPECT_EQ(predictions[0]["label"], labels_[i]);
+    EXPECT_GE(predictions[0]["probability"], predictions[1]["probability"]);
+  }
+  ASSERT_EQ(run("predict " + path("run") + " " + path("0.png")), 0);
+  EXPECT_TRUE(says("0.png") && says("%"));
+  EXPECT_EQ(run("predict " + path("run") + " " + path("config.toml")), 1);
+  EXPECT_TRUE(complains("config.toml"));
+}
+
+TEST_F(TrainedModel, ShowsItsAttention) {
+  const json maps = answer("attend " + path("run") + " " + path("0.png") + " --out " + path("maps"));
+  ASSERT_EQ(maps["layers"].size(), 2U);
+  EXPECT_GT(maps["layers"][0]["mass"], 0);
+  EXPECT_GT(maps["layers"][0]["zero_share"], 0);
+  EXPECT_EQ(maps["files"].size(), 5U);  // overview, heads, two layers, rollout
+  for (const json& file : maps["files"]) EXPECT_GE(hinge::data::read_image(file).width, 256);
+  ASSERT_EQ(run("attend " + path("run") + " " + path("0.png") + " --out " + path("maps")), 0);
+  EXPECT_TRUE(says("mass") && says("entropy") && says("zeros") && says("skipped"));
+}
+
+TEST_F(TrainedModel, IsProbed) {
+  const json probed = answer("probe " + path("run") + " --data synthetic --shots 1,10 --seeds 2");
+  ASSERT_EQ(probed["sets"].size(), 1U);
+  const json& results = probed["sets"][0]["results"];
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0]["accuracies"].size(), 2U);
+  EXPECT_GT(results[1]["mean"], 0.9);
+  EXPECT_EQ(run("probe " + path("run") + " --data synthetic --shots 0"), 2);
+  EXPECT_TRUE(complains("--shots"));
+  EXPECT_EQ(run("probe " + path("run") + " --data sinthetic"), 2);
+  EXPECT_TRUE(complains("'synthetic'"));
+}
+
+TEST_F(TrainedModel, GivesItsWeightsToANewRun) {
+  ASSERT_EQ(run("weights export " + path("run") + " " + path("timm.safetensors")), 0) << err_;
+  ASSERT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --out " + path("imported")), 0)
+      << err_;
+  const json old = answer("eval " + path("run")), imported = answer("eval " + path("imported"));
+  EXPECT_EQ(old["top1"], imported["top1"]);
+  EXPECT_EQ(old["loss"], imported["loss"]);
+  EXPECT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --out " + path("imported")), 1);
+  EXPECT_TRUE(complains("holds a run already"));
+  EXPECT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --set model.width=32 --out " +
+                path("wider")),
+            1);
+  EXPECT_TRUE(complains("another config"));
+  EXPECT_FALSE(fs::exists(folder_ / "wider"));
+}
+
+TEST_F(TrainedModel, WrongArgumentsAreNamed) {
+  EXPECT_EQ(run("eval " + path("nowhere")), 1);
+  EXPECT_TRUE(complains("is not a run"));
+  EXPECT_EQ(run("eval " + path("run") + " --checkpoint first"), 2);
+  EXPECT_TRUE(complains("best, latest"));
+  EXPECT_EQ(run("predict " + path("run") + " " + path("0.png") + " --top none"), 2);
+  EXPECT_TRUE(complains("--top"));
+}
+
+}  // namespace
