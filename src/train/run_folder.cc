@@ -223,6 +223,11 @@ CheckpointSearch best_checkpoint(const std::string& run) {
   return search;
 }
 
+Checkpoint checkpoint_of(const std::string& run, int64_t step) {
+  require_run(run);
+  return read_checkpoint(run, step);
+}
+
 RunFolder::RunFolder(std::string folder) : folder_(std::move(folder)), started_(now_text()) {
   const std::string path = lock_path(folder_);
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -318,14 +323,14 @@ void RunFolder::save_checkpoint(const CheckpointContent& content, int64_t keep) 
     fs::remove_all(fresh, ignored);
     throw;
   }
-  remove_old(keep);
+  remove_old(keep, content.needed);
 }
 
-void RunFolder::remove_old(int64_t keep) {
+void RunFolder::remove_old(int64_t keep, const std::vector<int64_t>& needed) {
   const FoundCheckpoints all = all_checkpoints(folder_);
   const Checkpoint* best = best_of(all.usable);
   for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < all.usable.size(); ++i) {
-    if (&all.usable[i] == best) continue;
+    if (&all.usable[i] == best || std::find(needed.begin(), needed.end(), all.usable[i].step) != needed.end()) continue;
     const std::string given_up = checkpoints_folder(folder_) + "/" + std::string(kRemoved) + step_name(all.usable[i].step);
     rename_or_throw(all.usable[i].folder, given_up);
     fs::remove_all(given_up);

@@ -55,7 +55,10 @@ struct CheckpointContent {
   std::optional<double> score = {};
   std::vector<CheckpointFile> files = {};
   nlohmann::json state = {};  // small things: epoch, seeds, the length rule
+  std::vector<int64_t> needed = {};  // steps whose checkpoints must stay, too
 };
+
+enum class Which { best, latest };
 
 // Looking at a run, also while another process trains into it. All throw std::runtime_error with the path and the reason.
 RunStatus read_status(const std::string& run);
@@ -63,6 +66,7 @@ bool is_run(const std::string& folder);    // holds a config.toml
 bool is_training(const std::string& run);  // some process holds its lock
 CheckpointSearch latest_checkpoint(const std::string& run);
 CheckpointSearch best_checkpoint(const std::string& run);  // of the highest score; the latest if none has a score
+Checkpoint checkpoint_of(const std::string& run, int64_t step);
 std::string config_path(const std::string& run);
 std::string metrics_path(const std::string& run);
 
@@ -80,13 +84,13 @@ class RunFolder {
   const std::string& folder() const { return folder_; }
 
   void write_status(RunStatus status);
-  // Saves under a temporary name, brings it to the disk, renames it; then removes all but the last `keep` and the best.
+  // Saves under a temporary name, brings it to the disk, renames it; then removes all but the last `keep`, the best and the needed ones.
   // If anything fails, the checkpoints there were are still there.
   void save_checkpoint(const CheckpointContent& content, int64_t keep);
 
  private:
   explicit RunFolder(std::string folder);
-  void remove_old(int64_t keep);
+  void remove_old(int64_t keep, const std::vector<int64_t>& needed);
 
   std::string folder_;
   std::string started_;

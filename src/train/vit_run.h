@@ -8,10 +8,9 @@
 #include "models/vit.h"
 #include "train/run_folder.h"
 #include "train/vit_config.h"
+#include "train/weights.h"
 
 namespace hinge::train {
-
-enum class Which { best, latest };
 
 struct LoadedVit {
   VitTrainConfig config;  // resolved: classes and sizes are filled in
@@ -25,10 +24,5 @@ nlohmann::json checkpoint_state(const VitTrainConfig& config, const std::vector<
 
 // `notes`: what was passed over on the way (unusable checkpoints), for the user. Throws std::runtime_error.
 LoadedVit load_vit(const std::string& run, Which which, std::vector<std::string>* notes = nullptr);
-
-// Copies the tensors of a safetensors file into the model's parameters: the same names and shapes, all of them.
-void load_weights(const std::string& path, const nn::Parameters& parameters);
-// Writes them.
-void save_weights(const std::string& path, const nn::Parameters& parameters);
 
 }  // namespace hinge::train

@@ -184,7 +184,7 @@ TEST_F(TrainTest, LearnsWhatCanBeLearned) {
   config.optim.lr = 1e-2;
   const TrainResult result = run(config, "run");
   EXPECT_TRUE(result.finished);
-  EXPECT_GE(result.accuracy, 0.95) << "guessing would get 0.25";
+  EXPECT_GE(result.score, 0.95) << "guessing would get 0.25";
   EXPECT_EQ(result.step, 200);
   const RunStatus status = read_status(path("run"));
   EXPECT_EQ(status.state, "done");
@@ -192,7 +192,7 @@ TEST_F(TrainTest, LearnsWhatCanBeLearned) {
   const LoadedVit loaded = load_vit(path("run"), Which::latest);
   EXPECT_EQ(loaded.classes.size(), 4u);
   const std::shared_ptr<const data::ImageSet> images = data::open_images(source_of(loaded.config.data, "test"));
-  EXPECT_EQ(evaluate(*loaded.model, images, data::Pipeline(loaded.config.data.eval_pp), {}).accuracy(), result.accuracy);
+  EXPECT_EQ(evaluate(*loaded.model, images, data::Pipeline(loaded.config.data.eval_pp), {}).accuracy(), result.score);
 }
 
 TEST_F(TrainTest, TheSeedDecidesEveryBit) {

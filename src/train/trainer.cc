@@ -1,0 +1,314 @@
+#include "train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "support/jsonl.h"
+#include "support/process_memory.h"
+#include "support/tensorboard.h"
+#include "train/schedule.h"
+#include "train/weights.h"
+
+namespace hinge::train {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+class Loop {
+ public:
+  Loop(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from, const std::atomic<bool>& stop,
+       support::ProgressOutput output)
+      : task_(task), settings_(settings), folder_(std::move(folder)), stop_(stop), output_(std::move(output)),
+        adam_(task.parameters(), settings.adam) {
+    if (!from) return;
+    load_weights(from->file("weights.safetensors"), task_.parameters());
+    adam_.load(from->file("state.safetensors"), from->step);
+    step_ = from->step;
+    const nlohmann::json& state = from->state;
+    if (state.contains("best")) best_ = state["best"].get<double>(), best_step_ = state["best_step"].get<int64_t>();
+    if (state.contains("score")) score_ = state["score"].get<double>();
+    if (state.contains("evaluated")) evaluated_ = state["evaluated"].get<std::map<std::string, double>>();
+    if (from->score) evaluated_at_ = step_;
+    if (state.contains("log")) {
+      sums_ = state["log"].get<Sums>();
+      log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
+      sums_.erase("steps"), sums_.erase("norm");
+    }
+    items_ = state.value("items", 0.0);
+    seconds_before_ = state.value("train_seconds", 0.0);
+  }
+
+  TrainResult run() {
+    try {
+      return steps();
+    } catch (const std::exception& error) {
+      try {
+        write_status("failed", error.what());
+      } catch (const std::exception&) {
+        // A full disk fails both; the first reason is the one to tell.
+      }
+      throw;
+    }
+  }
+
+ private:
+  TrainResult steps() {
+    task_.begin(step_);
+    support::MetricsWriter metrics(metrics_path(folder_.folder()), step_);
+    support::EventWriter events(folder_.folder(), step_ > 0 ? std::optional<int64_t>(step_) : std::nullopt);
+    metrics_ = &metrics, events_ = &events;
+    support::Progress progress("train", settings_.steps, step_, output_);
+    progress_ = &progress;
+    write_status("running", "");
+
+    while (step_ < settings_.steps && !stop_) {
+      const double started = now();
+      train_step();
+      train_seconds_ += now() - started;
+      const bool last = step_ == settings_.steps;
+      show(last);
+      if (step_ % settings_.eval_steps == 0 || last) evaluate();
+      if (last && settings_.average > 1) average();
+      if (step_ % settings_.checkpoint_steps == 0 || last) save();
+    }
+    if (step_ < settings_.steps) save();
+    progress.finish();
+    metrics.sync();
+    write_status(step_ == settings_.steps ? "done" : "stopped", "");
+
+    TrainResult result;
+    result.finished = step_ == settings_.steps;
+    result.step = step_, result.steps = settings_.steps;
+    result.score = score_.value_or(0), result.best = best_.value_or(0);
+    if (score_ && best_)
+      result.outcome = fmt::format("{} {} (best {})", task_.score_name(), task_.score_text(*score_), task_.score_text(*best_));
+    result.items = task_.items(), result.items_per_second = items_per_second();
+    result.waiting_share = train_seconds_ > 0 ? task_.waited_seconds() / train_seconds_ : 0;
+    result.accuracy = result.score, result.images_per_second = result.items_per_second;
+    result.parameters = task_.parameters().count();
+    result.memory_bytes = support::largest_resident_bytes();
+    return result;
+  }
+
+  void train_step() {
+    at::manual_seed(stream_seed(settings_.seed, Stream::first_step, step_));
+    task_.parameters().clear_gradients();
+    const StepOutcome outcome = task_.step();
+    if (!std::isfinite(outcome.loss)) fail_non_finite(outcome.loss);
+    const double norm = adam_.gradient_norm();
+    if (!std::isfinite(norm)) fail_non_finite_gradient(norm);
+    const double factor = schedule_factor(settings_.schedule, step_, settings_.steps, settings_.warmup_steps);
+    const double scale = settings_.clip && norm > *settings_.clip ? *settings_.clip / norm : 1;
+    adam_.step(factor * settings_.lr, factor * settings_.weight_decay, scale);
+    ++step_;
+    for (const auto& [name, value] : outcome.sums) sums_[name] += value;
+    norm_sum_ += norm, ++log_steps_;
+    items_ += outcome.items;
+    lr_ = factor * settings_.lr;
+    last_loss_ = outcome.loss;
+  }
+
+  // A run must not go on from here: says which part was the first to leave the numbers, and where to go back to.
+  [[noreturn]] void fail_non_finite(double loss) {
+    const at::NoGradGuard guard;
+    const std::string parameter = parameter_beyond_numbers();
+    const std::string where = parameter.empty() ? task_.first_not_finite() : "the parameter " + parameter;
+    throw TrainError(fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
+  }
+
+  [[noreturn]] void fail_non_finite_gradient(double norm) {
+    // Backward goes from the last parameter to the first; gradients whose squares are beyond float32 are no use to Adam either.
+    std::string where = "all parameters together";
+    for (const nn::Parameter& parameter : task_.parameters().all())
+      if (const at::Tensor& grad = parameter.value.grad(); grad.defined() && !at::isfinite(grad.square().sum()).item<bool>())
+        where = parameter.name;
+    throw TrainError(fmt::format("the gradient's norm became {} in step {}: the first that is too large or not finite is that of {}. {}", norm,
+                                 step_ + 1, where, way_back()));
+  }
+
+  // The first parameter that is not finite; "" if all are.
+  std::string parameter_beyond_numbers() const {
+    for (const nn::Parameter& parameter : task_.parameters().all())
+      if (!at::isfinite(parameter.value).all().item<bool>()) return parameter.name;
+    return "";
+  }
+
+  std::string way_back() const {
+    const CheckpointSearch last = latest_checkpoint(folder_.folder());
+    return last.found ? fmt::format("The last good checkpoint is {}; a smaller optim.lr or a longer optim.warmup_steps may help",
+                                    last.found->folder)
+                      : "There is no checkpoint before it; a smaller optim.lr or a longer optim.warmup_steps may help";
+  }
+
+  double items_per_second() const {
+    const double seconds = seconds_before_ + train_seconds_;
+    return seconds > 0 ? items_ / seconds : 0;
+  }
+
+  void show(bool last) {
+    if (progress_->due() || last) {
+      support::Progress::Values values = {{"loss", fmt::format("{:.4f}", last_loss_)}};
+      if (score_) values.emplace_back(task_.score_name(), task_.score_text(*score_));
+      values.emplace_back(task_.items() + "/s", fmt::format("{:.0f}", items_per_second()));
+      progress_->update(step_, values);
+    }
+    if (log_steps_ == 0 || (step_ % settings_.log_steps != 0 && !last)) return;
+    Values values = task_.metrics(sums_, log_steps_);
+    values.emplace_back("gradient_norm", norm_sum_ / static_cast<double>(log_steps_));
+    values.emplace_back("lr", lr_);
+    values.emplace_back(task_.items() + "_per_second", items_per_second());
+    record("train/", values);
+    sums_.clear(), norm_sum_ = 0, log_steps_ = 0;
+  }
+
+  void record(const std::string& prefix, Values values) {
+    support::MetricRecord entry{step_, {}};
+    for (auto& [name, value] : values) {
+      name.insert(0, prefix);
+      entry.values.emplace_back(name, value);
+    }
+    metrics_->append(entry);
+    events_->scalars(step_, values);
+  }
+
+  void evaluate() {
+    const EvaluationOutcome outcome = task_.evaluate();
+    score_ = outcome.score;
+    evaluated_ = {outcome.metrics.begin(), outcome.metrics.end()};
+    evaluated_at_ = step_;
+    if (!best_ || *score_ > *best_) best_ = score_, best_step_ = step_;
+    record("eval/", outcome.metrics);
+    progress_->note(fmt::format("step {}: {}", step_, outcome.text));
+  }
+
+  // ---- averaging
+
+  // The steps whose weights the mean at the end is of, the last first. They do not depend on when the run was stopped in between.
+  std::vector<int64_t> averaged_steps() const {
+    std::vector<int64_t> steps;
+    if (settings_.average < 2) return steps;
+    const int64_t every = settings_.checkpoint_steps;
+    for (int64_t step = settings_.steps; step > 0 && std::ssize(steps) < settings_.average; step = (step - 1) / every * every) steps.push_back(step);
+    return steps;
+  }
+
+  // Evaluates the mean of the last checkpoints' weights, and leaves it to save() in averaged_.
+  void average() {
+    const at::NoGradGuard guard;
+    std::vector<at::Tensor> own, sums;
+    for (const nn::Parameter& parameter : task_.parameters().all())
+      own.push_back(parameter.value.detach().clone()), sums.push_back(own.back().to(at::kDouble));
+    double count = 1;
+    for (const int64_t step : averaged_steps()) {
+      if (step == step_) continue;
+      load_weights(checkpoint_of(folder_.folder(), step).file("weights.safetensors"), task_.parameters());
+      for (size_t i = 0; i < sums.size(); ++i) sums[i].add_(task_.parameters().all()[i].value);
+      ++count;
+    }
+    const auto put = [&](const std::vector<at::Tensor>& values) {
+      for (size_t i = 0; i < values.size(); ++i) at::Tensor(task_.parameters().all()[i].value).copy_(values[i]);
+    };
+    for (at::Tensor& sum : sums) averaged_.push_back(sum.div_(count).to(at::kFloat));
+    put(averaged_);
+    const EvaluationOutcome outcome = task_.evaluate();
+    put(own);
+    averaged_score_ = outcome.score;
+    if (!best_ || *averaged_score_ > *best_) best_ = averaged_score_, best_step_ = step_;
+    record("averaged/", outcome.metrics);
+    progress_->note(fmt::format("mean of the last {} checkpoints: {}", count, outcome.text));
+  }
+
+  void save() {
+    if (const std::string parameter = parameter_beyond_numbers(); !parameter.empty())
+      throw TrainError(fmt::format("the parameter {} is not finite after step {}. {}", parameter, step_, way_back()));
+    CheckpointContent content;
+    content.step = step_;
+    if (evaluated_at_ == step_) content.score = score_;
+    content.files = {{"weights.safetensors", [&](const std::string& path) { save_weights(path, task_.parameters()); }},
+                     {"state.safetensors", [&](const std::string& path) { adam_.save(path); }}};
+    content.state = task_.checkpoint_state();
+    if (best_) content.state["best"] = *best_, content.state["best_step"] = *best_step_;
+    if (score_) content.state["score"] = *score_, content.state["evaluated"] = evaluated_;
+    if (averaged_score_) {
+      content.files.push_back({"averaged.safetensors", [&](const std::string& path) { save_weights(path, task_.parameters(), averaged_); }});
+      content.state["averaged_score"] = *averaged_score_;
+    }
+    // The part of the next line of metrics that is there already, so that a resumed run writes the same line.
+    content.state["log"] = sums_;
+    content.state["log"]["steps"] = log_steps_, content.state["log"]["norm"] = norm_sum_;
+    content.state["items"] = items_;
+    content.state["train_seconds"] = seconds_before_ + train_seconds_;
+    if (step_ < settings_.steps) content.needed = averaged_steps();
+    metrics_->sync();
+    folder_.save_checkpoint(content, settings_.keep);
+    write_status("running", "");
+  }
+
+  void write_status(const std::string& state, const std::string& message) {
+    RunStatus status;
+    status.state = state, status.message = message;
+    status.step = step_, status.steps = settings_.steps;
+    status.best = best_, status.best_step = best_step_;
+    status.values = evaluated_;
+    status.values[task_.items() + "_per_second"] = items_per_second();
+    status.values["parameters"] = static_cast<double>(task_.parameters().count());
+    status.values["train_seconds"] = seconds_before_ + train_seconds_;
+    status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
+    folder_.write_status(status);
+  }
+
+  Task& task_;
+  const LoopSettings settings_;
+  RunFolder folder_;
+  const std::atomic<bool>& stop_;
+  support::ProgressOutput output_;
+  Adam adam_;
+
+  int64_t step_ = 0;           // steps done
+  double items_ = 0;           // worked through in them
+  double train_seconds_ = 0;   // of those by this process
+  double seconds_before_ = 0;  // of those before it
+  double lr_ = 0, last_loss_ = 0;
+  std::optional<double> score_, best_;
+  std::map<std::string, double> evaluated_;  // the metrics of the last evaluation
+  std::optional<int64_t> best_step_, evaluated_at_;
+  // The next line of metrics.
+  Sums sums_;
+  double norm_sum_ = 0;
+  int64_t log_steps_ = 0;
+  std::vector<at::Tensor> averaged_;
+  std::optional<double> averaged_score_;
+  support::MetricsWriter* metrics_ = nullptr;
+  support::EventWriter* events_ = nullptr;
+  support::Progress* progress_ = nullptr;
+};
+
+}  // namespace
+
+TrainResult run_task(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
+                     const std::atomic<bool>& stop, support::ProgressOutput output) {
+  return Loop(task, settings, std::move(folder), from, stop, std::move(output)).run();
+}
+
+std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output) {
+  CheckpointSearch search = latest_checkpoint(folder);
+  for (const std::string& skipped : search.skipped) output.write(fmt::format("passing over a checkpoint: {}\n", skipped));
+  return search.found;
+}
+
+uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
+  uint64_t x = seed * 0x9E3779B97F4A7C15U + (static_cast<uint64_t>(stream) + static_cast<uint64_t>(step)) * 0xBF58476D1CE4E5B9U + 0x94D049BB133111EBU;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return (x ^ (x >> 31)) & 0x7FFFFFFFFFFFFFFFU;
+}
+
+void use_threads(int64_t threads) { at::set_num_threads(static_cast<int>(threads > 0 ? threads : omp_get_num_procs())); }
+
+}  // namespace hinge::train

@@ -1,0 +1,109 @@
+// The loop that every training run goes through, whatever it trains: steps of Adam, lines of metrics, evaluations, checkpoints, progress,
+// stopping and going on bit for bit. What is trained, on what and how well it does is a Task's part.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/parameters.h"
+#include "support/progress.h"
+#include "train/adam.h"
+#include "train/run_folder.h"
+
+namespace hinge::train {
+
+using Values = std::vector<std::pair<std::string, double>>;
+using Sums = std::map<std::string, double>;
+
+// What a step says of itself.
+struct StepOutcome {
+  double loss = 0;   // of the whole step, for the progress line
+  double items = 0;  // examples worked through, in the task's unit
+  Sums sums = {};    // added up over the steps of a line of metrics
+};
+
+struct EvaluationOutcome {
+  double score = 0;     // higher is better: the best checkpoint is the one that had the highest
+  Values metrics = {};  // "accuracy", "loss", ...; in the metrics as eval/accuracy
+  std::string text;     // the same for a person
+};
+
+// What a run trains. The loop calls it from one thread.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual const nn::Parameters& parameters() const = 0;
+  virtual std::string items() const = 0;       // what is counted for the speed: "images"
+  virtual std::string score_name() const = 0;  // "accuracy"
+  virtual std::string score_text(double score) const = 0;
+
+  // Once, before all others: the first step of this process, from 0.
+  virtual void begin(int64_t first_step) = 0;
+  // Adds the gradients of the next step to the parameters, whose gradients are empty before it. The default generator is seeded by the
+  // loop. Returns at once with a loss that is not finite.
+  virtual StepOutcome step() = 0;
+  // What was the first in the last step that was not finite, when its loss was not: "block 0", "the head". All parameters are finite.
+  virtual std::string first_not_finite() = 0;
+  // A line of metrics from the sums of `steps` steps, names with "train/" before them.
+  virtual Values metrics(const Sums& sums, int64_t steps) const = 0;
+  virtual EvaluationOutcome evaluate() = 0;
+  // What a checkpoint says beside the weights to those who will use them.
+  virtual nlohmann::json checkpoint_state() const = 0;
+  // Time that step() has spent waiting for data.
+  virtual double waited_seconds() const = 0;
+};
+
+struct LoopSettings {
+  uint64_t seed = 0;
+  int64_t steps = 1, eval_steps = 1, checkpoint_steps = 1, log_steps = 1, keep = 1;
+  int64_t average = 0;  // at the end, also save the mean of the weights of that many last checkpoints; below 2: do not
+  AdamOptions adam = {};
+  double lr = 1e-3, weight_decay = 0;
+  std::optional<double> clip = {};
+  std::string schedule = "constant";
+  int64_t warmup_steps = 0;
+};
+
+struct TrainResult {
+  bool finished = false;  // false: stopped by the user, a checkpoint is saved
+  int64_t step = 0, steps = 0;
+  double score = 0;  // of the last evaluation
+  double best = 0;
+  double accuracy = 0, images_per_second = 0;  // the same for images
+  std::string outcome;           // score and best for a person
+  std::string items;             // as the task has it
+  double items_per_second = 0;   // of all training steps of the run
+  double waiting_share = 0;      // share of this process's training time in which no batch was ready
+  int64_t parameters = 0;
+  int64_t memory_bytes = 0;  // largest resident size of the process
+};
+
+// A run that failed for a reason that the run itself found: its status says so, too.
+struct TrainError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Trains from the checkpoint `from`, or from the start. `stop` may be set at any time, by a signal handler for example: the run saves a
+// checkpoint and returns. Throws std::runtime_error.
+TrainResult run_task(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
+                     const std::atomic<bool>& stop, support::ProgressOutput output);
+
+// The last usable checkpoint of a run to go on with; says on `output` which were passed over.
+std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output);
+
+// Seeds of the parts of a run (weights, order of the data, each step) must differ.
+enum class Stream : uint64_t { weights = 1, data = 2, first_step = 3 };
+uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step = 0);
+
+// 0: all cores.
+void use_threads(int64_t threads);
+
+}  // namespace hinge::train
