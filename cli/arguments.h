@@ -1,15 +1,13 @@
 // Reads the values of options, and says what is wrong with them: what was given, what is allowed, and the nearest valid name.
 #pragma once
 
-#include <CLI/App.hpp>
+#include <charconv>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
+#include <system_error>
 #include <vector>
-
-#include "bench/attention.h"
-#include "hinge/kernels/activations.h"
 
 namespace hinge::cli {
 
@@ -18,22 +16,26 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// If `arguments` hold a command or an option that `app` does not know, a message that names it and the nearest valid one; if they stop
-// short of a command, a message that names those there are.
-std::optional<std::string> explain_mistake(const CLI::App& app, const std::vector<std::string>& arguments);
+// " Did you mean 'doctor'?", or nothing if no candidate is near.
+std::string suggestion(const std::string& given, const std::vector<std::string>& candidates);
 
-// Comma-separated lists. Empty items and items given twice are errors; `option` is for the message.
-std::vector<kernels::Activation> parse_activations(const std::string& option, const std::string& text);         // "relu,gelu" or "all"
-std::vector<bench::Shape> parse_shapes(const std::string& option, const std::string& text);                     // "8x6x197,1x6x4096"
-std::vector<bench::Pass> parse_passes(const std::string& option, const std::string& text);                      // "forward,backward"
-std::vector<std::optional<bench::ZeroShares>> parse_zeros(const std::string& option, const std::string& text);  // "off,0.65:0.40"
-std::vector<double> parse_dropouts(const std::string& option, const std::string& text);                         // "0,0.1"
-std::vector<bool> parse_causal(const std::string& option, const std::string& text);                             // "off,on"
+// The whole of `text` as a number, or nothing.
+template <typename Number> std::optional<Number> number(const std::string& text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
 
-// Comma-separated words out of `known`.
-std::vector<std::string> parse_words(const std::string& option, const std::string& text, const std::vector<std::string>& known);
+// In what follows, `option` is for the message.
 
 // A whole number in [low, high].
 int64_t parse_whole(const std::string& option, const std::string& text, int64_t low, int64_t high);
+
+// Items separated by commas. Empty items and items given twice are errors.
+std::vector<std::string> parse_list(const std::string& option, const std::string& text);
+
+// The same, out of `known`.
+std::vector<std::string> parse_words(const std::string& option, const std::string& text, const std::vector<std::string>& known);
 
 }  // namespace hinge::cli

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/trained_model.h"
@@ -65,18 +66,18 @@ int attend(const Options& options) {
 
 }  // namespace
 
-void add_attend(CLI::App& app, Run& run) {
+void add_attend(Command parent) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("attend", "Draw where a trained model looks in a picture");
-  add_model(*command, options->model);
-  command->add_option("image", options->image, "A JPEG or PNG file")->type_name("IMAGE")->required();
-  command->add_option("--out", options->out, "Folder for the pictures (default: attention-IMAGE)")->type_name("FOLDER");
-  command->add_flag("--json", options->json, "Print the numbers as JSON instead of a table");
-  command->footer(
+  Command command = parent.subcommand("attend", "Draw where a trained model looks in a picture");
+  add_model(command, options->model);
+  command.option("image", options->image, "IMAGE", "A JPEG or PNG file").required();
+  command.option("--out", options->out, "FOLDER", "Folder for the pictures (default: attention-IMAGE)");
+  command.flag("--json", options->json, "Print the numbers as JSON instead of a table");
+  command.footer(
       "Maps show how strongly each part of the image is read: by the class token if the model has one, else by all tokens in the mean.\n"
       "mass: sum of a query's weights; entropy: of these weights, in nats; zeros: weights that are exactly 0; skipped: work saved by "
       "them.");
-  command->callback([options, &run] { run = [options] { return attend(*options); }; });
+  command.run([options] { return attend(*options); });
 }
 
 }  // namespace hinge::cli

@@ -3,11 +3,11 @@
 
 namespace hinge::cli {
 
-void add_bench(CLI::App& app, Run& run) {
-  CLI::App* bench = app.add_subcommand("bench", "Check and measure what Hinge computes");
-  bench->require_subcommand(1);
-  add_bench_attention(*bench, run);
-  add_bench_vit(*bench, run);
+void add_bench(Command parent) {
+  Command bench = parent.subcommand("bench", "Check and measure what Hinge computes");
+  bench.require_subcommand();
+  add_bench_attention(bench);
+  add_bench_vit(bench);
 }
 
 }  // namespace hinge::cli

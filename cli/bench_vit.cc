@@ -1,17 +1,15 @@
 // hinge bench vit: checks small and full-size vision transformers, then measures a training step and inference.
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <memory>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "bench/vit.h"
 #include "cli/arguments.h"
+#include "cli/bench_output.h"
 #include "cli/commands.h"
-#include "support/atomic_file.h"
 
 namespace hinge::cli {
 namespace {
@@ -27,28 +25,20 @@ int bench_vit(const Options& options) {
   plan.passes = parse_words("--pass", options.pass, {"train", "infer"});
   plan.threads = options.threads.empty() ? omp_get_num_procs() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
   plan.rounds = static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
-  const bool json_to_stdout = options.json == "-";
-  std::optional<support::AtomicFile> json;
-  if (!options.json.empty() && !json_to_stdout) json.emplace(options.json);
-  const auto progress = [](const std::string& line) {
-    if (::isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K{}", line);
-  };
-  const bench::VitReport report = bench::run(plan, progress);
-  progress("");
-  fmt::print(json_to_stdout ? stderr : stdout, "{}", bench::table(report));
-  const std::string text = bench::to_json(report).dump(2) + "\n";
-  if (json_to_stdout) fmt::print("{}", text);
-  if (json) json->commit(text);
+  BenchOutput output(options.json);
+  const bench::VitReport report = bench::run(plan, show_progress);
+  show_progress("");
+  output.write(bench::table(report), bench::to_json(report));
   return 0;
 }
 
 }  // namespace
 
-void add_bench_vit(CLI::App& bench, Run& run) {
-  CLI::App* command = bench.add_subcommand("vit", "Whole vision transformers: a training step and inference");
+void add_bench_vit(Command parent) {
+  Command command = parent.subcommand("vit", "Whole vision transformers: a training step and inference");
   auto options = std::make_shared<Options>();
   const auto choose = [&](const char* name, std::string& value, const char* type, const std::string& meaning) {
-    command->add_option(name, value, value.empty() ? meaning : fmt::format("{} (default: {})", meaning, value))->type_name(type);
+    command.option(name, value, type, value.empty() ? meaning : fmt::format("{} (default: {})", meaning, value));
   };
   choose("--models", options->models, "LIST", "Models, with the batch each is measured at");
   choose("--attention", options->attention, "LIST", "Attentions");
@@ -56,8 +46,9 @@ void add_bench_vit(CLI::App& bench, Run& run) {
   choose("--threads", options->threads, "N", "Threads (default: all cores)");
   choose("--rounds", options->rounds, "N", "Samples of every case");
   choose("--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");
-  command->footer("LIST items are separated by commas; every combination is measured. Models are pre-norm, with GELU, gap pooling and no qk-norm.");
-  command->callback([&run, options] { run = [options] { return bench_vit(*options); }; });
+  command.footer(
+      "LIST items are separated by commas; every combination is measured. Models are pre-norm, with GELU, gap pooling and no qk-norm.");
+  command.run([options] { return bench_vit(*options); });
 }
 
 }  // namespace hinge::cli

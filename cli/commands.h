@@ -1,26 +1,22 @@
-// The commands of hinge. Each adds itself to the command line and leaves what it will do in `run`.
+// The commands of hinge. Each adds itself, with its options and what it does, below `parent`.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <functional>
+#include "cli/command.h"
 
 namespace hinge::cli {
 
-// What the chosen command does; returns the exit code.
-using Run = std::function<int()>;
-
-void add_doctor(CLI::App& app, Run& run);
-void add_train(CLI::App& app, Run& run);
-void add_runs(CLI::App& app, Run& run);
-void add_report(CLI::App& app, Run& run);
-void add_eval(CLI::App& app, Run& run);
-void add_predict(CLI::App& app, Run& run);
-void add_attend(CLI::App& app, Run& run);
-void add_probe(CLI::App& app, Run& run);
-void add_weights(CLI::App& app, Run& run);
-void add_data(CLI::App& app, Run& run);
-void add_bench(CLI::App& app, Run& run);
-void add_bench_attention(CLI::App& bench, Run& run);
-void add_bench_vit(CLI::App& bench, Run& run);
+void add_doctor(Command parent);
+void add_train(Command parent);
+void add_runs(Command parent);
+void add_report(Command parent);
+void add_eval(Command parent);
+void add_predict(Command parent);
+void add_attend(Command parent);
+void add_probe(Command parent);
+void add_weights(Command parent);
+void add_data(Command parent);
+void add_bench(Command parent);
+void add_bench_attention(Command parent);
+void add_bench_vit(Command parent);
 
 }  // namespace hinge::cli

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "data/check.h"
 #include "data/error.h"
 #include "data/source.h"
-#include "support/nearest.h"
 
 namespace hinge::cli {
 namespace {
@@ -86,11 +84,9 @@ nlohmann::json to_json(const Checked& checked) {
 // Mistakes on the command line, told apart from bad files.
 void require_usage(const Options& options) {
   const std::vector<std::string>& known = data::formats();
-  if (std::find(known.begin(), known.end(), options.format) == known.end()) {
-    const std::optional<std::string> meant = support::nearest(options.format, known);
-    throw UsageError(fmt::format("--format '{}' is unknown.{} Allowed: {}", options.format,
-                                 meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(known, ", ")));
-  }
+  if (std::find(known.begin(), known.end(), options.format) == known.end())
+    throw UsageError(
+        fmt::format("--format '{}' is unknown.{} Allowed: {}", options.format, suggestion(options.format, known), fmt::join(known, ", ")));
   if (options.path.empty() && options.format != "fashion-mnist" && options.format != "synthetic")
     throw UsageError(fmt::format("--format {} needs --path: give the folder of the set", options.format));
   try {
@@ -124,24 +120,19 @@ int check(const Options& options) {
 
 }  // namespace
 
-void add_data(CLI::App& app, Run& run) {
-  CLI::App* data = app.add_subcommand("data", "Look at data sets");
-  data->require_subcommand(1);
-  CLI::App* command = data->add_subcommand("check", "Decode every image of a data set and name the bad files");
+void add_data(Command parent) {
+  Command data = parent.subcommand("data", "Look at data sets");
+  data.require_subcommand();
+  Command command = data.subcommand("check", "Decode every image of a data set and name the bad files");
   auto options = std::make_shared<Options>();
   const char *what = "What to check", *how = "How to check", *output = "Output";
-  command->add_option("--format", options->format, fmt::format("Format: {}", fmt::join(data::formats(), ", ")))
-      ->group(what)
-      ->type_name("NAME")
-      ->required();
-  command->add_option("--path", options->path, "Folder of the set; fashion-mnist is found without")->group(what)->type_name("FOLDER");
-  command->add_option("--split", options->split, "One split or part, e.g. train or train[:90%] (default: all there are)")
-      ->group(what)
-      ->type_name("NAME");
-  command->add_option("--threads", options->threads, "Threads (default: one a core)")->group(how)->type_name("N");
-  command->add_flag("--json", options->json, "Print JSON instead of text")->group(output);
-  command->footer("Exit code: 0 all images can be decoded, 1 some cannot.");
-  command->callback([&run, options] { run = [options] { return check(*options); }; });
+  command.option("--format", options->format, "NAME", fmt::format("Format: {}", fmt::join(data::formats(), ", "))).group(what).required();
+  command.option("--path", options->path, "FOLDER", "Folder of the set; fashion-mnist is found without").group(what);
+  command.option("--split", options->split, "NAME", "One split or part, e.g. train or train[:90%] (default: all there are)").group(what);
+  command.option("--threads", options->threads, "N", "Threads (default: one a core)").group(how);
+  command.flag("--json", options->json, "Print JSON instead of text").group(output);
+  command.footer("Exit code: 0 all images can be decoded, 1 some cannot.");
+  command.run([options] { return check(*options); });
 }
 
 }  // namespace hinge::cli

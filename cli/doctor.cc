@@ -41,20 +41,18 @@ void print(const bench::Machine& machine, const std::vector<bench::Finding>& fou
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand("doctor", "Look at this machine: what there is, how fast it is, what makes it slow");
+void add_doctor(Command parent) {
+  Command command = parent.subcommand("doctor", "Look at this machine: what there is, how fast it is, what makes it slow");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print JSON instead of text")->group("Output");
-  command->callback([&run, json] {
-    run = [json] {
-      const bench::Machine machine = bench::probe_machine();
-      const std::vector<bench::Finding> found = bench::findings(machine);
-      if (*json)
-        fmt::print("{}\n", bench::to_json(machine, found).dump(2));
-      else
-        print(machine, found);
-      return 0;
-    };
+  command.flag("--json", *json, "Print JSON instead of text").group("Output");
+  command.run([json] {
+    const bench::Machine machine = bench::probe_machine();
+    const std::vector<bench::Finding> found = bench::findings(machine);
+    if (*json)
+      fmt::print("{}\n", bench::to_json(machine, found).dump(2));
+    else
+      print(machine, found);
+    return 0;
   });
 }
 

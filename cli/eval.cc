@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -106,19 +107,17 @@ int eval(const Options& options) {
 
 }  // namespace
 
-void add_eval(CLI::App& app, Run& run) {
+void add_eval(Command parent) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("eval", "Measure a trained model on a set of images: top-1, top-5, loss, each class");
-  add_model(*command, options->model);
-  command->add_option("--data", options->data, "Another set of images, e.g. mnist:FOLDER or fashion-mnist (default: the run's)")
-      ->type_name("FORMAT[:FOLDER]");
-  command->add_option("--split", options->split, "Which part of it, e.g. test or train[:1000] (default: the run's, or test)")
-      ->type_name("NAME");
-  command
-      ->add_option("--classes", options->classes, "Predict only among the classes named in FILE, one a line; images of others are left out")
-      ->type_name("FILE");
-  command->add_flag("--json", options->json, "Print JSON instead of text");
-  command->callback([options, &run] { run = [options] { return eval(*options); }; });
+  Command command = parent.subcommand("eval", "Measure a trained model on a set of images: top-1, top-5, loss, each class");
+  add_model(command, options->model);
+  command.option("--data", options->data, "FORMAT[:FOLDER]",
+                 "Another set of images, e.g. mnist:FOLDER or fashion-mnist (default: the run's)");
+  command.option("--split", options->split, "NAME", "Which part of it, e.g. test or train[:1000] (default: the run's, or test)");
+  command.option("--classes", options->classes, "FILE",
+                 "Predict only among the classes named in FILE, one a line; images of others are left out");
+  command.flag("--json", options->json, "Print JSON instead of text");
+  command.run([options] { return eval(*options); });
 }
 
 }  // namespace hinge::cli

@@ -1,13 +1,9 @@
 // The hinge command: reads the command line, runs one command, turns every mistake into one message.
-
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <string>
-#include <vector>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -23,39 +19,27 @@ int fail(int code, const char* message) noexcept {
 }
 
 int parse_and_run(int argc, char** argv) {
-  CLI::App app("Transformers without softmax: fused point-wise attention on CPUs.", "hinge");
-  app.set_version_flag("--version", "hinge " HINGE_VERSION, "Print the version and exit");
-  app.set_help_flag("-h,--help", "Print this help and exit");
-  app.get_formatter()->column_width(36);
-  app.require_subcommand(1);
-  app.footer("'hinge COMMAND --help' tells more. Exit code: 0 done, 1 failed, 2 wrong usage.");
+  CommandLine line("hinge", "Transformers without softmax: fused point-wise attention on CPUs.", HINGE_VERSION);
+  Command root = line.root();
+  root.require_subcommand();
+  root.footer("'hinge COMMAND --help' tells more. Exit code: 0 done, 1 failed, 2 wrong usage.");
+  add_doctor(root);
+  add_data(root);
+  add_train(root);
+  add_runs(root);
+  add_report(root);
+  add_eval(root);
+  add_predict(root);
+  add_attend(root);
+  add_probe(root);
+  add_weights(root);
+  add_bench(root);
 
-  Run run;
-  add_doctor(app, run);
-  add_data(app, run);
-  add_train(app, run);
-  add_runs(app, run);
-  add_report(app, run);
-  add_eval(app, run);
-  add_predict(app, run);
-  add_attend(app, run);
-  add_probe(app, run);
-  add_weights(app, run);
-  add_bench(app, run);
-
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty()) {
-    fmt::print("{}", app.help());
+  if (argc < 2) {
+    fmt::print("{}", line.help());
     return kUsage;
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& help_or_version) {
-    return app.exit(help_or_version);
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(explain_mistake(app, arguments).value_or(error.what()));
-  }
-  return run();
+  return line.run(argc, argv);
 }
 
 }  // namespace

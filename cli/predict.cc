@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -65,14 +66,14 @@ int run_predict(const Options& options) {
 
 }  // namespace
 
-void add_predict(CLI::App& app, Run& run) {
+void add_predict(Command parent) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("predict", "Say what pictures show, by a trained model");
-  add_model(*command, options->model);
-  command->add_option("images", options->images, "JPEG or PNG files of any size")->type_name("IMAGE ...")->required();
-  command->add_option("--top", options->top, "How many classes to show (default: 5)")->type_name("N");
-  command->add_flag("--json", options->json, "Print JSON instead of text, with the logits");
-  command->callback([options, &run] { run = [options] { return run_predict(*options); }; });
+  Command command = parent.subcommand("predict", "Say what pictures show, by a trained model");
+  add_model(command, options->model);
+  command.option("images", options->images, "IMAGE", "JPEG or PNG files of any size").required();
+  command.option("--top", options->top, "N", "How many classes to show (default: 5)");
+  command.flag("--json", options->json, "Print JSON instead of text, with the logits");
+  command.run([options] { return run_predict(*options); });
 }
 
 }  // namespace hinge::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -121,20 +122,18 @@ int run_probe(const Options& options) {
 
 }  // namespace
 
-void add_probe(CLI::App& app, Run& run) {
+void add_probe(Command parent) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("probe", "Few-shot linear probes on a trained model's features");
-  add_model(*command, options->model);
-  command->add_option("--data", options->data, "Sets of images, e.g. cifar100:FOLDER fashion-mnist folder:FOLDER")
-      ->type_name("FORMAT[:FOLDER] ...")
-      ->required();
-  command->add_option("--shots", options->shots, "Examples of each class (default: 1,5,10,25)")->type_name("LIST")->delimiter(',');
-  command->add_option("--seeds", options->seeds, "Choices of examples to take the mean of (default: 3)")->type_name("N");
-  command->add_flag("--json", options->json, "Print JSON instead of text");
-  command->footer(
+  Command command = parent.subcommand("probe", "Few-shot linear probes on a trained model's features");
+  add_model(command, options->model);
+  command.option("--data", options->data, "FORMAT[:FOLDER]", "Sets of images, e.g. cifar100:FOLDER fashion-mnist folder:FOLDER").required();
+  command.option("--shots", options->shots, "LIST", "Examples of each class (default: 1,5,10,25)").split_at_commas();
+  command.option("--seeds", options->seeds, "N", "Choices of examples to take the mean of (default: 3)");
+  command.flag("--json", options->json, "Print JSON instead of text");
+  command.footer(
       "Each number is the accuracy on the test split, the mean of the seeds ± their standard deviation.\n"
       "The probe is ridge regression with l2 = 1024 on whitened features. A folder without splits is halved, by a fixed random order.");
-  command->callback([options, &run] { run = [options] { return run_probe(*options); }; });
+  command.run([options] { return run_probe(*options); });
 }
 
 }  // namespace hinge::cli

@@ -1,7 +1,6 @@
 // hinge report: compares runs in one self-contained HTML page.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
@@ -35,13 +34,13 @@ int report(const Options& options) {
 
 }  // namespace
 
-void add_report(CLI::App& app, Run& run) {
+void add_report(Command parent) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("report", "Compare runs in one HTML page: table, curves, predictions, attention maps");
-  command->add_option("run", options->runs, "Runs, or folders that hold runs")->type_name("RUN")->required();
-  command->add_option("--out", options->out, "File to write (default: report.html)")->type_name("FILE");
-  command->add_option("--title", options->title, "Title of the page")->type_name("TEXT");
-  command->callback([options, &run] { run = [options] { return report(*options); }; });
+  Command command = parent.subcommand("report", "Compare runs in one HTML page: table, curves, predictions, attention maps");
+  command.option("run", options->runs, "RUN", "Runs, or folders that hold runs").required();
+  command.option("--out", options->out, "FILE", "File to write (default: report.html)");
+  command.option("--title", options->title, "TEXT", "Title of the page");
+  command.run([options] { return report(*options); });
 }
 
 }  // namespace hinge::cli

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -30,11 +29,11 @@ int list_runs(const std::string& folder) {
 
 }  // namespace
 
-void add_runs(CLI::App& app, Run& run) {
+void add_runs(Command parent) {
   auto folder = std::make_shared<std::string>("runs");
-  CLI::App* command = app.add_subcommand("runs", "List runs: state, score, speed, and the config keys in which they differ");
-  command->add_option("folder", *folder, "Folder that holds runs, or one run (default: runs)")->type_name("FOLDER");
-  command->callback([folder, &run] { run = [folder] { return list_runs(*folder); }; });
+  Command command = parent.subcommand("runs", "List runs: state, score, speed, and the config keys in which they differ");
+  command.option("folder", *folder, "FOLDER", "Folder that holds runs, or one run (default: runs)");
+  command.run([folder] { return list_runs(*folder); });
 }
 
 }  // namespace hinge::cli

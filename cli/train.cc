@@ -1,7 +1,6 @@
 // hinge train: trains the model that a config describes, or goes on with a run.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -69,24 +68,26 @@ int train(const Options& options) {
     fmt::print("Stopped after step {} of {}. Go on with: hinge train --resume {}\n", result.step, result.steps, folder);
     return 0;
   }
-  fmt::print("Done: accuracy {:.2f}% (best {:.2f}%) after {} steps; {:.0f} images/s, {:.1f}% of the time waiting for images; {:.1f} M parameters, {} MB.\n",
-             100 * result.accuracy, 100 * result.best, result.steps, result.images_per_second, 100 * result.waiting_share,
-             static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20);
+  fmt::print(
+      "Done: accuracy {:.2f}% (best {:.2f}%) after {} steps; {:.0f} images/s, {:.1f}% of the time waiting for images; {:.1f} M parameters, "
+      "{} MB.\n",
+      100 * result.accuracy, 100 * result.best, result.steps, result.images_per_second, 100 * result.waiting_share,
+      static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20);
   fmt::print("The run: {}\n", folder);
   return 0;
 }
 
 }  // namespace
 
-void add_train(CLI::App& app, Run& run) {
+void add_train(Command parent) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("train", "Train the model of a config, or go on with a run");
-  command->add_option("config", options->config, "A TOML file, such as configs/vit/fashion.toml")->type_name("CONFIG");
-  command->add_option("--set", options->set, "Change a key of the config, e.g. --set model.attention.h=gelu")->type_name("KEY=VALUE")->allow_extra_args(false);
-  command->add_option("--out", options->out, "Folder of the new run (default: runs/CONFIG-TIME)")->type_name("FOLDER");
-  command->add_option("--resume", options->resume, "Go on with the run in this folder, from its last checkpoint")->type_name("RUN");
-  command->add_flag("--help-config", options->help_config, "List all keys of a config with their defaults and exit");
-  command->callback([options, &run] { run = [options] { return train(*options); }; });
+  Command command = parent.subcommand("train", "Train the model of a config, or go on with a run");
+  command.option("config", options->config, "CONFIG", "A TOML file, such as configs/vit/fashion.toml");
+  command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set model.attention.h=gelu").one_at_a_time();
+  command.option("--out", options->out, "FOLDER", "Folder of the new run (default: runs/CONFIG-TIME)");
+  command.option("--resume", options->resume, "RUN", "Go on with the run in this folder, from its last checkpoint");
+  command.flag("--help-config", options->help_config, "List all keys of a config with their defaults and exit");
+  command.run([options] { return train(*options); });
 }
 
 }  // namespace hinge::cli

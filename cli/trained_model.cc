@@ -7,17 +7,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
 #include "data/files.h"
-#include "support/nearest.h"
 #include "support/progress.h"
 
 namespace hinge::cli {
 
-void add_model(CLI::App& command, ModelOptions& options) {
-  command.add_option("run", options.run, "Folder of a run that hinge train or hinge weights import has made")->type_name("RUN")->required();
-  command.add_option("--checkpoint", options.checkpoint, "Which checkpoint: best or latest (default: best)")->type_name("WHICH");
+void add_model(Command command, ModelOptions& options) {
+  command.option("run", options.run, "RUN", "Folder of a run that hinge train or hinge weights import has made").required();
+  command.option("--checkpoint", options.checkpoint, "WHICH", "Which checkpoint: best or latest (default: best)");
 }
 
 train::LoadedVit open_model(const ModelOptions& options) {
@@ -38,11 +38,9 @@ train::DataConfig parse_data(const std::string& option, const std::string& text,
   config.path = colon == std::string::npos ? "" : text.substr(colon + 1);
   config.label_map.clear();
   const std::vector<std::string>& known = data::formats();
-  if (std::find(known.begin(), known.end(), config.format) == known.end()) {
-    const std::optional<std::string> meant = support::nearest(config.format, known);
+  if (std::find(known.begin(), known.end(), config.format) == known.end())
     throw UsageError(fmt::format("{} '{}': the format '{}' is unknown.{} Write FORMAT or FORMAT:FOLDER; formats: {}", option, text,
-                                 config.format, meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(known, ", ")));
-  }
+                                 config.format, suggestion(config.format, known), fmt::join(known, ", ")));
   return config;
 }
 

@@ -1,11 +1,11 @@
 // What the commands that use a trained model have in common.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "data/source.h"
 #include "train/vit_run.h"
 
@@ -15,7 +15,7 @@ struct ModelOptions {
   std::string run, checkpoint = "best";
 };
 // The arguments RUN and --checkpoint.
-void add_model(CLI::App& command, ModelOptions& options);
+void add_model(Command command, ModelOptions& options);
 
 // The model; says on standard error which checkpoints had to be passed over. Sets the number of threads to the run's.
 train::LoadedVit open_model(const ModelOptions& options);

@@ -49,28 +49,26 @@ int import_weights(const Import& options) {
 
 }  // namespace
 
-void add_weights(CLI::App& app, Run& run) {
-  CLI::App* weights = app.add_subcommand("weights", "Weights of vision transformers from and to timm");
-  weights->require_subcommand(1);
+void add_weights(Command parent) {
+  Command weights = parent.subcommand("weights", "Weights of vision transformers from and to timm");
+  weights.require_subcommand();
   {
     auto options = std::make_shared<ExportOptions>();
-    CLI::App* command = weights->add_subcommand("export", "Write a run's weights to a safetensors file, under timm's names");
-    add_model(*command, options->model);
-    command->add_option("file", options->file, "The file to write")->type_name("FILE.safetensors")->required();
-    command->callback([options, &run] { run = [options] { return export_weights(*options); }; });
+    Command command = weights.subcommand("export", "Write a run's weights to a safetensors file, under timm's names");
+    add_model(command, options->model);
+    command.option("file", options->file, "FILE.safetensors", "The file to write").required();
+    command.run([options] { return export_weights(*options); });
   }
   auto options = std::make_shared<Import>();
-  CLI::App* command = weights->add_subcommand("import", "Make a run of the weights in a safetensors file that has timm's names");
-  command->add_option("file", options->file, "The file to read")->type_name("FILE.safetensors")->required();
-  command->add_option("--config", options->config, "The config of the model, as for hinge train")->type_name("CONFIG")->required();
-  command->add_option("--set", options->set, "Change a key of the config, e.g. --set model.pool_first=true")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  command->add_option("--out", options->out, "Folder of the new run")->type_name("RUN")->required();
-  command->add_option("--classes", options->classes, "File with the names of the classes, one a line (default: those of the config's data)")
-      ->type_name("FILE");
-  command->add_flag("--no-head", options->no_head, "Leave the file's head out; the model's starts anew");
-  command->callback([options, &run] { run = [options] { return import_weights(*options); }; });
+  Command command = weights.subcommand("import", "Make a run of the weights in a safetensors file that has timm's names");
+  command.option("file", options->file, "FILE.safetensors", "The file to read").required();
+  command.option("--config", options->config, "CONFIG", "The config of the model, as for hinge train").required();
+  command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set model.pool_first=true").one_at_a_time();
+  command.option("--out", options->out, "RUN", "Folder of the new run").required();
+  command.option("--classes", options->classes, "FILE",
+                 "File with the names of the classes, one a line (default: those of the config's data)");
+  command.flag("--no-head", options->no_head, "Leave the file's head out; the model's starts anew");
+  command.run([options] { return import_weights(*options); });
 }
 
 }  // namespace hinge::cli
