@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <stdexcept>
 
 #include "support/atomic_file.h"
+#include "train/task_kind.h"
 
 namespace hinge::experiment {
 namespace {
@@ -33,11 +35,20 @@ struct Column {
 };
 constexpr Column kColumns[] = {
     {"accuracy", "accuracy", percent_text},
+    {"perplexity", "perplexity", [](double value) { return fmt::format("{:.2f}", value); }},
+    {"BLEU", "bleu", [](double value) { return fmt::format("{:.1f}", value); }},
     {"time", "train_seconds", time_text},
     {"images/s", "images_per_second", [](double speed) { return fmt::format("{:.0f}", speed); }},
+    {"tokens/s", "tokens_per_second", [](double speed) { return fmt::format("{:.0f}", speed); }},
     {"memory", "memory_bytes", [](double bytes) { return fmt::format("{:.0f} MB", bytes / 0x1p20); }},
     {"parameters", "parameters", count_text},
 };
+
+// A vision run's score is its accuracy, a translation's the loss with its sign changed.
+std::string best_text(const RunSummary& run) {
+  if (!run.status.best) return "-";
+  return train::task_of(run.config) == train::TaskKind::translation ? fmt::format("loss {:.3f}", -*run.status.best) : percent_text(*run.status.best);
+}
 
 // Letters, not bytes.
 size_t width_of(const std::string& text) {
@@ -93,6 +104,13 @@ std::vector<RunSummary> find_runs(const std::string& folder) {
   return runs;
 }
 
+void tell_apart(std::vector<RunSummary>& runs) {
+  std::multiset<std::string> names;
+  for (const RunSummary& run : runs) names.insert(run.name);
+  for (RunSummary& run : runs)
+    if (names.count(run.name) > 1) run.name = run.folder;
+}
+
 std::vector<support::ConfigDifference> differences(const std::vector<RunSummary>& runs) {
   std::vector<support::FlatConfig> configs;
   for (const RunSummary& run : runs) configs.push_back(run.config);
@@ -104,7 +122,7 @@ RunTable run_table(const std::vector<RunSummary>& runs) {
   for (const RunSummary& run : runs) {
     const train::RunStatus& status = run.status;
     table.rows.push_back(
-        {run.name, run.state, fmt::format("{}/{}", status.step, status.steps), status.best ? percent_text(*status.best) : "-"});
+        {run.name, run.state, fmt::format("{}/{}", status.step, status.steps), best_text(run)});
   }
   for (const Column& column : kColumns) {
     const auto has = [&](const RunSummary& run) { return run.status.values.contains(column.value); };

@@ -26,6 +26,9 @@ RunSummary read_run(const std::string& folder);
 // The runs directly in `folder`, by name; if the folder is itself a run, only that. Throws if there is no such folder.
 std::vector<RunSummary> find_runs(const std::string& folder);
 
+// Two folders may end in the same name: such runs get their folders as names.
+void tell_apart(std::vector<RunSummary>& runs);
+
 // The config keys whose values are not the same in all runs; one value a run.
 std::vector<support::ConfigDifference> differences(const std::vector<RunSummary>& runs);
 

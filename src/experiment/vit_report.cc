@@ -38,14 +38,6 @@ struct Sample {
   std::vector<Prediction> predictions;
 };
 
-// Two folders may end in the same name.
-void tell_apart(std::vector<RunSummary>& runs) {
-  std::multiset<std::string> names;
-  for (const RunSummary& run : runs) names.insert(run.name);
-  for (RunSummary& run : runs)
-    if (names.count(run.name) > 1) run.name = run.folder;
-}
-
 bool same_images(const train::DataConfig& a, const train::DataConfig& b) {
   const auto key = [](const train::DataConfig& c) {
     return std::tie(c.format, c.path, c.eval, c.label_map, c.synthetic_count, c.synthetic_classes, c.synthetic_size, c.synthetic_channels);

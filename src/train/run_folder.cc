@@ -252,7 +252,7 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-RunFolder RunFolder::create(const std::string& folder, std::string_view config) {
+RunFolder RunFolder::create(const std::string& folder, std::string_view config, const std::map<std::string, std::string>& files) {
   const auto refuse_old = [&] {
     if (is_run(folder))
       throw std::runtime_error(
@@ -263,6 +263,7 @@ RunFolder RunFolder::create(const std::string& folder, std::string_view config) 
   RunFolder run(folder);
   refuse_old();  // between the look and the lock another process may have made it
   run.write_status({});
+  for (const auto& [name, content] : files) support::AtomicFile(folder + "/" + name).commit(content);
   support::AtomicFile(config_path(folder)).commit(config);  // last: from here on it is a run
   return run;
 }

@@ -2,6 +2,7 @@
 // everything. No torch here: what goes into a checkpoint is written by functions that the caller gives.
 //
 //   RUN/config.toml                     the resolved config
+//   RUN/vocabulary.model                of a translation run
 //   RUN/metrics.jsonl                   support/jsonl.h
 //   RUN/events.out.tfevents.*           support/tensorboard.h
 //   RUN/status.json                     what the run is doing
@@ -73,8 +74,9 @@ std::string metrics_path(const std::string& run);
 // Training into a run: holds its lock as long as it lives.
 class RunFolder {
  public:
-  // A new run. Refuses a folder that holds one already and says how to go on with it.
-  static RunFolder create(const std::string& folder, std::string_view config);
+  // A new run, with further files (name and content) that are there from its beginning. Refuses a folder that holds one already and says
+  // how to go on with it.
+  static RunFolder create(const std::string& folder, std::string_view config, const std::map<std::string, std::string>& files = {});
   // An old one, to go on with. Removes what a crash has left.
   static RunFolder open(const std::string& folder);
   RunFolder(RunFolder&& other) noexcept;

@@ -5,6 +5,7 @@
 
 #include "../support/temporary_folder.h"
 #include "experiment/html_report.h"
+#include "experiment/translation_report.h"
 
 namespace hinge::experiment {
 namespace {
@@ -38,6 +39,19 @@ TEST_F(RunsTest, TableShowsWhatDiffers) {
             "softmax  done   9/9   91.25%  1 h 02 min  1234      286 MB  softmax\n");
   EXPECT_EQ(find_runs(path("relu/")).at(0).name, "relu");
   EXPECT_TRUE(mentions(error_of([&] { find_runs(path("none")); }), {path("none"), "No such file"}));
+}
+
+TEST_F(RunsTest, TranslationsHaveLossesAndTokens) {
+  train::RunFolder run = train::RunFolder::create(path("de-en"), "task = \"translation\"\n");
+  run.write_status({.state = "done", .step = 9, .steps = 9, .best = -1.5, .values = {{"perplexity", 4.4817}, {"bleu", 36.04}, {"tokens_per_second", 5432.1}}});
+  const RunTable table = run_table({read_run(path("de-en"))});
+  EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "perplexity", "BLEU", "tokens/s"}));
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"de-en", "done", "9/9", "loss 1.500", "4.48", "36.0", "5432"}));
+
+  support::MetricsWriter(train::metrics_path(path("de-en")), 0).append({1, {{"eval/loss", 1.5}}});
+  const std::string html = render_html(translation_report({read_run(path("de-en")), read_run(path("de-en/"))}, "Pairs"));
+  EXPECT_TRUE(mentions(html, {"<h1>Pairs</h1>", "2 runs side by side", "Loss on the validation text", path("de-en/")}));
+  EXPECT_EQ(html.find("BLEU of"), html.npos) << "no run has this curve";
 }
 
 TEST_F(RunsTest, TellsRunningFromKilled) {

@@ -17,6 +17,7 @@
 #include "../support/file_size_limit.h"
 #include "../support/temporary_folder.h"
 #include "support/safetensors.h"
+#include "train/task_kind.h"
 
 namespace hinge::train {
 namespace {
@@ -124,6 +125,27 @@ TEST_F(RunFolderTest, KeepsTheLastAndTheBest) {
   run.save_checkpoint(content_of(800, std::nan("")), 1);
   EXPECT_EQ(checkpoints(), (std::vector<std::string>{"step-00000200", "step-00000800"}));
   EXPECT_EQ(latest_checkpoint(run_).found->score, std::nullopt);
+}
+
+TEST_F(RunFolderTest, NeededCheckpointsStay) {
+  RunFolder run = create();
+  for (int64_t step = 100; step <= 600; step += 100) {
+    CheckpointContent content = content_of(step);
+    content.needed = {200, 400, 700};
+    run.save_checkpoint(content, 1);
+  }
+  EXPECT_EQ(checkpoints(), (std::vector<std::string>{"step-00000200", "step-00000400", "step-00000600"}));
+  EXPECT_TRUE(holds(checkpoint_of(run_, 400), 400));
+  EXPECT_TRUE(mentions(error_of([&] { checkpoint_of(run_, 300); }), {checkpoint(300)}));
+  run.save_checkpoint(content_of(700), 1);
+  EXPECT_EQ(checkpoints(), (std::vector<std::string>{"step-00000700"}));
+}
+
+TEST_F(RunFolderTest, FilesOfARunAreThereWhenItIsOne) {
+  EXPECT_TRUE(mentions(error_of([&] { RunFolder::create(run_, "steps = 1\n", {{"no/such/folder", "x"}}); }), {"no/such/folder"}));
+  EXPECT_FALSE(is_run(run_));
+  RunFolder::create(run_, "steps = 1\n", {{"vocabulary.model", "words"}});
+  EXPECT_EQ(content("runs/a/vocabulary.model"), "words");
 }
 
 TEST_F(RunFolderTest, WithoutScoresTheBestIsTheLatest) {
@@ -246,6 +268,18 @@ TEST_F(RunFolderTest, SurvivesBeingKilledAtAnyMoment) {
     for (const std::string& name : checkpoints()) EXPECT_TRUE(name.starts_with("step-")) << name;
   }
   EXPECT_GT(reported, 0) << "no round got as far as one checkpoint: the test tests nothing";
+}
+
+class TaskKindTest : public support::TemporaryFolderTest {};
+
+TEST_F(TaskKindTest, IsReadFromTheConfig) {
+  put("a.toml", "[model]\ntask = \"translation\"\n");
+  EXPECT_EQ(task_of_config(path("a.toml")), TaskKind::vit) << "only a key at the top counts";
+  put("b.toml", "task = 'translation'\n[model]\nwidth = 3\n");
+  EXPECT_EQ(task_of_config(path("b.toml")), TaskKind::translation);
+  put("c.toml", "task = \"translate\"\n");
+  EXPECT_TRUE(mentions(error_of([&] { task_of_config(path("c.toml")); }), {path("c.toml"), "translate", "vit", "did you mean \"translation\""}));
+  EXPECT_TRUE(mentions(error_of([&] { task_of_config(path("none.toml")); }), {path("none.toml")}));
 }
 
 }  // namespace

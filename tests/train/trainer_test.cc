@@ -45,6 +45,11 @@ TEST(Schedule, RisesAndFalls) {
   EXPECT_EQ(schedule_factor("constant", 99, 100, 10), 1);
   EXPECT_EQ(schedule_factor("constant", 1, 100, 10), 0.1);
   EXPECT_EQ(schedule_factor("cosine", 3, 4, 4), 0.75);  // nothing but warm-up
+  EXPECT_EQ(schedule_factor("inverse_sqrt", 1, 100, 4), 0.25);
+  EXPECT_EQ(schedule_factor("inverse_sqrt", 4, 100, 4), 1);
+  EXPECT_EQ(schedule_factor("inverse_sqrt", 64, 100, 4), 0.25);
+  EXPECT_EQ(schedule_factor("inverse_sqrt", 0, 100, 0), 1);
+  EXPECT_EQ(schedule_factor("inverse_sqrt", 16, 100, 0), 0.25);
 }
 
 // ---- Adam
