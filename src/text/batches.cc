@@ -1,0 +1,125 @@
+// The plan of an epoch, and the copying of one batch.
+#include "text/batches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include "hinge/kernels/dropout.h"
+
+namespace hinge::text {
+namespace {
+
+// What the numbers are for; each has its own stream.
+enum class Purpose : uint32_t { items, batches };
+
+// Philox keyed by the seed, counted by (purpose, epoch, draw).
+class Random {
+ public:
+  Random(uint64_t seed, Purpose purpose, int64_t epoch)
+      : seed_(seed), counter_{0, 0x7e870000u + static_cast<uint32_t>(purpose), static_cast<uint32_t>(epoch), 0} {}
+
+  // In [0, n): the high word of 64 random bits times n, n up to 2^32.
+  size_t below(size_t n) {
+    const std::array<uint32_t, 4> block = kernels::philox4x32(counter_, seed_);
+    ++counter_[0];
+    return (block[0] * uint64_t{n} + (block[1] * uint64_t{n} >> 32)) >> 32;
+  }
+
+  template <class T> void shuffle(std::vector<T>& items) {
+    for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
+  }
+
+ private:
+  uint64_t seed_;
+  std::array<uint32_t, 4> counter_;
+};
+
+// Lengths from 2^(k/8) to 2^((k+1)/8) are one class.
+int length_class(int64_t length) { return static_cast<int>(std::floor(8 * std::log2(static_cast<double>(length)))); }
+
+}  // namespace
+
+Batches::Batches(std::shared_ptr<const Corpus> corpus, const BatchOptions& options) : corpus_(std::move(corpus)), options_(options) {
+  for (int64_t i = 0; i < corpus_->size(); ++i)
+    if (const int64_t length = std::max(corpus_->source_length(i), corpus_->target_length(i)); length > options_.tokens)
+      throw std::runtime_error(
+          fmt::format("batches: item {} has {} tokens, a batch holds {}: allow more tokens in a batch, or cut the text shorter", i, length,
+                      options_.tokens));
+}
+
+void Batches::plan(int64_t epoch) {
+  if (epoch == planned_) return;
+  const Corpus& corpus = *corpus_;
+  const auto count = static_cast<size_t>(corpus.size());
+  order_.resize(count);
+  std::iota(order_.begin(), order_.end(), 0);
+  std::vector<int> classes(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto item = static_cast<int64_t>(i);
+    classes[i] = length_class(std::max(corpus.source_length(item), corpus.target_length(item)));
+  }
+  if (options_.shuffle) Random(options_.seed, Purpose::items, epoch).shuffle(order_);
+  std::stable_sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return classes[static_cast<size_t>(a)] < classes[static_cast<size_t>(b)]; });
+
+  bounds_.clear();
+  int64_t source = 0, target = 0, first = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    const int64_t item = order_[static_cast<size_t>(i)];
+    source += corpus.source_length(item);
+    target += corpus.target_length(item);
+    if (source > options_.tokens || target > options_.tokens) {
+      bounds_.emplace_back(first, i);
+      first = i;
+      source = corpus.source_length(item);
+      target = corpus.target_length(item);
+    }
+  }
+  bounds_.emplace_back(first, corpus.size());
+  if (options_.shuffle) Random(options_.seed, Purpose::batches, epoch).shuffle(bounds_);
+  planned_ = epoch;
+  if (static_cast<size_t>(epoch) + 1 == first_steps_.size()) first_steps_.push_back(first_steps_.back() + static_cast<int64_t>(bounds_.size()));
+}
+
+int64_t Batches::first_step(int64_t epoch) {
+  while (first_steps_.size() <= static_cast<size_t>(epoch)) plan(static_cast<int64_t>(first_steps_.size()) - 1);
+  return first_steps_[static_cast<size_t>(epoch)];
+}
+
+int64_t Batches::steps(int64_t epoch) { return first_step(epoch + 1) - first_step(epoch); }
+
+int64_t Batches::epoch_of(int64_t step) {
+  if (step < 0) throw std::runtime_error(fmt::format("batches: step {} is not allowed; steps begin with 0", step));
+  while (first_steps_.back() <= step) plan(static_cast<int64_t>(first_steps_.size()) - 1);
+  const auto after = std::upper_bound(first_steps_.begin(), first_steps_.end(), step);
+  return after - first_steps_.begin() - 1;
+}
+
+TextBatch Batches::at(int64_t step) {
+  TextBatch batch;
+  batch.step = step;
+  batch.epoch = epoch_of(step);
+  plan(batch.epoch);
+  const auto [first, last] = bounds_[static_cast<size_t>(step - first_steps_[static_cast<size_t>(batch.epoch)])];
+  batch.source_offsets.push_back(0);
+  batch.target_offsets.push_back(0);
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t item = order_[static_cast<size_t>(i)];
+    batch.items.push_back(item);
+    const std::span<const int32_t> x = corpus_->source(item), y = corpus_->target(item);
+    batch.source.insert(batch.source.end(), x.begin(), x.end());
+    batch.target_in.push_back(corpus_->bos());
+    batch.target_in.insert(batch.target_in.end(), y.begin(), y.end());
+    batch.target_out.insert(batch.target_out.end(), y.begin(), y.end());
+    batch.target_out.push_back(corpus_->eos());
+    batch.source_offsets.push_back(static_cast<int64_t>(batch.source.size()));
+    batch.target_offsets.push_back(static_cast<int64_t>(batch.target_in.size()));
+  }
+  return batch;
+}
+
+}  // namespace hinge::text

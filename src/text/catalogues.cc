@@ -1,0 +1,275 @@
+// Reads all catalogues of a language, cleans their messages, splits them.
+#include "text/catalogues.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "text/format_codes.h"
+#include "text/hot_keys.h"
+#include "text/mo_file.h"
+#include "text/plural_forms.h"
+#include "text/unicode.h"
+
+namespace hinge::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnglish = "en";
+constexpr size_t kLargestHeldOutGroup = 20;
+constexpr int kMostWordsOfCopies = 3;
+
+fs::path folder_of(const CatalogueOptions& options, const std::string& language) { return fs::path(options.root) / language / "LC_MESSAGES"; }
+
+// Names and paths of the catalogues of a language.
+std::map<std::string, std::string> find_catalogues(const CatalogueOptions& options, const std::string& language) {
+  std::map<std::string, std::string> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(options, language), error))
+    if (entry.path().extension() == ".mo") found[entry.path().stem().string()] = entry.path().string();
+  if (!found.empty()) return found;
+
+  std::string others;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options.root, error)) {
+    std::error_code ignored;
+    if (fs::exists(entry.path() / "LC_MESSAGES", ignored) && others.size() < 200)
+      others += (others.empty() ? "" : ", ") + entry.path().filename().string();
+  }
+  throw TextError(folder_of(options, language).string(), 0,
+                  fmt::format("holds no catalogues (.mo) of '{}'; {}", language,
+                              others.empty() ? "no other language is there either: install programs with translations, such as git or gcc-12-locales"
+                                             : fmt::format("there are: {}", others)));
+}
+
+// A message in one language: as it is for one thing, and if it counts things for many.
+struct Wording {
+  std::string one;
+  std::optional<std::string> many;
+};
+
+Wording english(const Message& message) {
+  return message.plural.empty() ? Wording{message.id, {}} : Wording{message.id, message.plural};
+}
+
+Wording translated(const Message& message, const PluralForms& plurals) {
+  if (message.plural.empty()) return {message.forms.front(), {}};
+  const auto form = [&](uint64_t n) { return message.forms[std::min(plurals.form(n), message.forms.size() - 1)]; };
+  return {form(1), form(5)};
+}
+
+PluralForms plural_forms_of(const MoFile& file) {
+  try {
+    return PluralForms(header_field(file.header, "Plural-Forms"));
+  } catch (const std::runtime_error&) {  // templates left as they were: "nplurals=INTEGER"
+    return PluralForms();
+  }
+}
+
+bool has_letters_beside_codes(std::string_view text) {
+  const std::vector<FormatCode> codes = find_format_codes(text);
+  size_t next = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (next < codes.size() && at == codes[next].begin) {
+      at = codes[next++].end;
+      continue;
+    }
+    if (is_letter(next_code_point(text, at))) return true;
+  }
+  return false;
+}
+
+bool names_translators(const std::string& id) {
+  static const std::set<std::string> known = {"translator-credits", "translator_credits", "Your names", "Your emails",
+                                              "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"};
+  return known.contains(id);
+}
+
+class Collector {
+ public:
+  explicit Collector(const CatalogueOptions& options) : options_(options) {}
+
+  void add(Document& document, std::string source, std::string target, CatalogueText& text) {
+    const auto skip = [&](const char* reason) { ++text.skipped[reason]; };
+    if (names_translators(source)) return skip("names of translators");
+    const size_t bar = source.find('|');
+    if (bar != std::string::npos && source.find('|', bar + 1) == std::string::npos && target.find('|') == std::string::npos)
+      source.erase(0, bar + 1);
+    source = collapse_spaces(source);
+    target = collapse_spaces(target);
+    remove_hot_keys(source, target);
+    if (source.empty() || target.empty()) return skip("without a translation");
+    const auto longest = static_cast<size_t>(options_.longest);
+    if (count_code_points(source) > longest || count_code_points(target) > longest) return skip("over-long");
+    if (!has_letters_beside_codes(source) || !has_letters_beside_codes(target)) return skip("without words");
+    if (!same_format_codes(source, target)) return skip("with other format codes");
+    if (source == target && std::count(source.begin(), source.end(), ' ') >= kMostWordsOfCopies) return skip("not translated");
+    if (!seen_.insert(source + '\0' + target).second) return skip("there already");
+    document.pairs.push_back({std::move(source), std::move(target)});
+  }
+
+ private:
+  const CatalogueOptions& options_;
+  std::unordered_set<std::string> seen_;
+};
+
+// FNV-1a, then the finisher of MurmurHash3, so that the high bits depend on all characters.
+double uniform_hash(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
+  hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
+  return static_cast<double>((hash ^ hash >> 33) >> 11) * 0x1p-53;
+}
+
+}  // namespace
+
+LanguagePair parse_language_pair(const std::string& text) {
+  const size_t dash = text.find('-');
+  LanguagePair pair;
+  if (dash != std::string::npos) pair = {text.substr(0, dash), text.substr(dash + 1)};
+  if (pair.source.empty() || pair.target.empty() || pair.target.find('-') != std::string::npos || text.find('/') != std::string::npos ||
+      pair.source == pair.target)
+    throw std::runtime_error(fmt::format("pair '{}' is not a language pair: give two different languages, such as en-de or pt_BR-en", text));
+  return pair;
+}
+
+std::string near_duplicate_key(std::string_view text) {
+  const std::vector<FormatCode> codes = find_format_codes(text);
+  std::string key;
+  size_t next = 0;
+  for (size_t at = 0; at < text.size();) {
+    char32_t c = ' ';
+    if (next < codes.size() && at == codes[next].begin)
+      at = codes[next++].end;
+    else
+      c = next_code_point(text, at);
+    if (is_digit(c)) {
+      if (!key.ends_with('0')) key += '0';
+    } else if (is_letter(c)) {
+      append_utf8(key, lower_case(c));
+    } else if (!key.empty() && key.back() != ' ') {
+      key += ' ';
+    }
+  }
+  if (key.ends_with(' ')) key.pop_back();
+  return key;
+}
+
+std::vector<Part> split_parts(const std::vector<const Pair*>& pairs, double held_out) {
+  // A forest over the pairs: each points to an earlier pair of its group, or to itself.
+  std::vector<size_t> parent(pairs.size());
+  std::iota(parent.begin(), parent.end(), size_t{0});
+  const auto root = [&](size_t i) {
+    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+    return i;
+  };
+  std::unordered_map<std::string, size_t> first_with_source, first_with_target;
+  std::vector<std::string> keys(pairs.size());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    keys[i] = near_duplicate_key(pairs[i]->source);
+    for (const size_t other : {first_with_source.try_emplace(keys[i], i).first->second,
+                               first_with_target.try_emplace(near_duplicate_key(pairs[i]->target), i).first->second}) {
+      const size_t a = root(i), b = root(other);
+      parent[std::max(a, b)] = std::min(a, b);
+    }
+  }
+
+  struct Group {
+    size_t size = 0;
+    const std::string* key = nullptr;
+  };
+  std::vector<Group> groups(pairs.size());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    Group& group = groups[root(i)];
+    ++group.size;
+    if (group.key == nullptr || keys[i] < *group.key) group.key = &keys[i];
+  }
+  std::vector<Part> parts(pairs.size(), Part::train);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const Group& group = groups[root(i)];
+    if (group.size > kLargestHeldOutGroup) continue;
+    const double place = uniform_hash(*group.key);
+    parts[i] = place < held_out ? Part::test : place < 2 * held_out ? Part::valid : Part::train;
+  }
+  return parts;
+}
+
+CatalogueText read_catalogues(const CatalogueOptions& options) {
+  const LanguagePair pair = parse_language_pair(options.pair);
+  if (!(options.held_out >= 0 && options.held_out <= 0.4))
+    throw std::runtime_error(fmt::format("held_out {} is not allowed: give a share from 0 to 0.4", options.held_out));
+  std::map<std::string, std::string> sources, targets;
+  if (pair.source != kEnglish) sources = find_catalogues(options, pair.source);
+  targets = pair.target != kEnglish ? find_catalogues(options, pair.target) : sources;
+
+  CatalogueText text;
+  Collector collector(options);
+  std::vector<Document> documents;
+  for (const auto& [name, target_path] : targets) {
+    if (pair.source != kEnglish && !sources.contains(name)) continue;
+    try {
+      const MoFile target = read_mo(target_path);
+      const PluralForms target_plurals = plural_forms_of(target);
+      MoFile other;  // of the source, where neither is English
+      std::unordered_map<std::string, const Message*> others;
+      if (pair.source != kEnglish && pair.target != kEnglish) {
+        other = read_mo(sources.at(name));
+        for (const Message& message : other.messages) others[message.context + '\4' + message.id] = &message;
+      }
+      const PluralForms other_plurals = plural_forms_of(other);
+      ++text.catalogues;
+      text.messages += static_cast<int64_t>(target.messages.size());
+      Document document{name, {}};
+      for (const Message& message : target.messages) {
+        Wording from = english(message), to = translated(message, target_plurals);
+        if (pair.target == kEnglish) std::swap(from, to);
+        if (!others.empty() || !other.messages.empty()) {
+          const auto found = others.find(message.context + '\4' + message.id);
+          if (found == others.end()) {
+            ++text.skipped["in one language only"];
+            continue;
+          }
+          if (names_translators(message.id)) {
+            ++text.skipped["names of translators"];
+            continue;
+          }
+          from = translated(*found->second, other_plurals);
+        }
+        collector.add(document, from.one, to.one, text);
+        if (from.many && to.many) collector.add(document, *from.many, *to.many, text);
+      }
+      if (!document.pairs.empty()) documents.push_back(std::move(document));
+    } catch (const TextError&) {
+      if (options.on_error == OnError::stop) throw;
+      ++text.skipped["catalogues that cannot be read"];
+    }
+  }
+
+  std::vector<const Pair*> pairs;
+  for (const Document& document : documents)
+    for (const Pair& one : document.pairs) pairs.push_back(&one);
+  if (pairs.empty())
+    throw TextError(options.root, 0, fmt::format("has no messages for {}: install programs with translations, such as git", options.pair));
+  const std::vector<Part> parts = split_parts(pairs, options.held_out);
+  size_t at = 0;
+  for (Document& document : documents) {
+    std::array<Document, 3> split;
+    for (Pair& one : document.pairs) split[static_cast<size_t>(parts[at++])].pairs.push_back(std::move(one));
+    ParallelText* const to[] = {&text.train, &text.valid, &text.test};
+    for (size_t part = 0; part < split.size(); ++part) {
+      if (split[part].pairs.empty()) continue;
+      split[part].name = document.name;
+      to[part]->documents.push_back(std::move(split[part]));
+    }
+  }
+  return text;
+}
+
+}  // namespace hinge::text

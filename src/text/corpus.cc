@@ -1,0 +1,83 @@
+// Encodes and cuts.
+#include "text/corpus.h"
+
+#include <algorithm>
+
+namespace hinge::text {
+namespace {
+
+void append(std::vector<int32_t>& to, const std::vector<int32_t>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+}  // namespace
+
+std::vector<int32_t> source_ids(const Vocabulary& vocabulary, std::string_view text) {
+  std::vector<int32_t> ids = vocabulary.encode(text);
+  ids.push_back(vocabulary.eos());
+  return ids;
+}
+
+Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const CorpusOptions& options)
+    : bos_(vocabulary.bos()), eos_(vocabulary.eos()) {
+  const bool documents = options.document_tokens > 0;
+  const int64_t most = documents ? options.document_tokens : options.longest;
+  if (options.document_tokens < 0 || most < 2)
+    throw std::runtime_error(fmt::format("corpus: document_tokens {} and longest {} are not allowed: give 0 or at least 2 tokens",
+                                         options.document_tokens, options.longest));
+  if (options.over_long != "drop" && options.over_long != "truncate")
+    throw std::runtime_error(fmt::format("corpus: over_long '{}' is unknown; allowed: drop, truncate", options.over_long));
+  const auto room = static_cast<size_t>(most - 1);  // the rest is for eos, or bos
+
+  for (size_t d = 0; d < text.documents.size(); ++d) {
+    const std::vector<Pair>& pairs = text.documents[d].pairs;
+    Ids source, target;
+    Place place{static_cast<int64_t>(d), 0, 0};
+    const auto close = [&](size_t next) {
+      if (place.pairs > 0) add(source, target, place);
+      source.clear();
+      target.clear();
+      place = {static_cast<int64_t>(d), static_cast<int64_t>(next), 0};
+    };
+    for (size_t p = 0; p < pairs.size(); ++p) {
+      Ids from = vocabulary.encode(pairs[p].source), to = vocabulary.encode(pairs[p].target);
+      if (std::max(from.size(), to.size()) > room) {
+        ++skipped_[options.over_long == "drop" ? "over-long" : "cut"];
+        close(p);
+        if (options.over_long == "drop") {
+          close(p + 1);
+          continue;
+        }
+        from.resize(std::min(from.size(), room));
+        to.resize(std::min(to.size(), room));
+      }
+      if (!documents || source.size() + from.size() > room || target.size() + to.size() > room) close(p);
+      append(source, from);
+      append(target, to);
+      ++place.pairs;
+    }
+    close(pairs.size());
+  }
+  if (places_.empty())
+    throw std::runtime_error(fmt::format("corpus: no item is left: all {} pairs are longer than {} tokens; allow more", text.pairs(), most));
+}
+
+void Corpus::add(const Ids& source, const Ids& target, const Place& place) {
+  append(source_, source);
+  source_.push_back(eos_);
+  append(target_, target);
+  source_offsets_.push_back(static_cast<int64_t>(source_.size()));
+  target_offsets_.push_back(static_cast<int64_t>(target_.size()));
+  places_.push_back(place);
+}
+
+Pair joined(const ParallelText& text, const Corpus::Place& place) {
+  Pair all;
+  const std::vector<Pair>& pairs = text.documents.at(static_cast<size_t>(place.document)).pairs;
+  for (int64_t i = place.first; i < place.first + place.pairs; ++i) {
+    const Pair& pair = pairs.at(static_cast<size_t>(i));
+    all.source += (all.source.empty() ? "" : " ") + pair.source;
+    all.target += (all.target.empty() ? "" : " ") + pair.target;
+  }
+  return all;
+}
+
+}  // namespace hinge::text

@@ -1,0 +1,19 @@
+// The words of OnError, counts as text.
+#include "text/error.h"
+
+namespace hinge::text {
+
+OnError parse_on_error(const std::string& text) {
+  if (text == "stop") return OnError::stop;
+  if (text == "skip") return OnError::skip;
+  throw std::runtime_error(fmt::format("on_error '{}' is unknown; allowed: stop, skip", text));
+}
+
+std::string describe(const Counts& counts) {
+  std::string text;
+  for (const auto& [reason, count] : counts)
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, reason);
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace hinge::text

@@ -1,0 +1,34 @@
+// An error in a text file: missing, cut short, not UTF-8, of another length than its partner. And how errors of single lines are taken.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+namespace hinge::text {
+
+struct TextError : std::runtime_error {
+  // line 0: the file as a whole. The message is "file:line: problem", or "file: problem".
+  TextError(const std::string& file, int64_t line, const std::string& problem)
+      : std::runtime_error(line > 0 ? fmt::format("{}:{}: {}", file, line, problem) : fmt::format("{}: {}", file, problem)),
+        file(file),
+        line(line),
+        problem(problem) {}
+
+  std::string file;
+  int64_t line;
+  std::string problem;
+};
+
+// What a bad line does: stop with a TextError, or be left out and counted.
+enum class OnError { stop, skip };
+OnError parse_on_error(const std::string& text);  // "stop" or "skip"
+
+// How many items were left out, by reason.
+using Counts = std::map<std::string, int64_t>;
+std::string describe(const Counts& counts);  // "3 not UTF-8, 1 over-long"; "none"
+
+}  // namespace hinge::text

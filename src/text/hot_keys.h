@@ -1,0 +1,28 @@
+// Hot keys in the labels of menus and buttons: GTK marks them by an underscore (_File), Qt by an ampersand (&File), and where the letter is
+// not in the label both add it in brackets: "ファイル(_F)".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hinge::text {
+
+// A label without its mark, and what was marked. marker 0: there is none.
+struct HotKey {
+  std::string label;
+  char marker = 0;
+  char32_t key = 0;  // lower case
+};
+
+// Takes the mark out of a label. A mark stands before a letter or digit and is the only one; doubled ones and entities (&amp;) are none.
+// Inside a word ("E_xit") it is one only in labels of up to five words: in longer texts "file_name" is a name.
+HotKey take_hot_key(std::string_view label);
+
+// Marks the first word of `label` that begins with `key`, else the first `key`, else the first letter.
+std::string put_hot_key(std::string_view label, char marker, char32_t key);
+
+// Removes the hot keys of a message and of its translation. Here the other side tells whether a mark inside a word is one: it must have a
+// mark too, and in another word ("E_xit" and "_Beenden", but not "gtk_init" and "gtk_init").
+void remove_hot_keys(std::string& source, std::string& target);
+
+}  // namespace hinge::text

@@ -1,0 +1,39 @@
+// Parallel text: pairs of a sentence and its translation, in documents; and its plain files, line i of one beside line i of the other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/error.h"
+
+namespace hinge::text {
+
+struct Pair {
+  std::string source, target;
+  bool operator==(const Pair&) const = default;
+};
+
+struct Document {
+  std::string name;  // a catalogue's name, or "FILE:LINE" of its first line
+  std::vector<Pair> pairs;
+};
+
+struct ParallelText {
+  std::vector<Document> documents;  // none is empty
+  Counts skipped;                   // pairs left out, by reason
+
+  int64_t pairs() const;
+};
+
+struct ParallelOptions {
+  OnError on_error = OnError::stop;
+  int64_t longest = 5000;  // characters of a line
+};
+
+// Two files with the same number of lines, UTF-8, also packed by gzip or xz. A line that is blank in both ends a document. White space at
+// the ends of a line is dropped. Stops with TextError, or leaves out and counts: a line that is blank in one file only, is not UTF-8 or is
+// longer than `longest`; lines of the longer file that have no partner.
+ParallelText read_parallel(const std::string& source_path, const std::string& target_path, const ParallelOptions& options = {});
+
+}  // namespace hinge::text

@@ -1,0 +1,313 @@
+// A line-by-line parser that remembers where everything is, and a writer that changes only those places.
+#include "text/po.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "text/error.h"
+#include "text/files.h"
+#include "text/format_codes.h"
+#include "text/unicode.h"
+
+namespace hinge::text {
+namespace {
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+constexpr std::string_view kEscapes = "ntrabfv\\\"", kEscaped = "\n\t\r\a\b\f\v\\\"";
+
+// Between quotation marks.
+std::string unescape(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      plain += text[i];
+      continue;
+    }
+    const char c = text[++i];
+    if (const size_t known = kEscapes.find(c); known != std::string_view::npos) {
+      plain += kEscaped[known];
+    } else if (c >= '0' && c <= '7') {
+      int value = 0;
+      for (int digits = 0; digits < 3 && i < text.size() && text[i] >= '0' && text[i] <= '7'; ++digits) value = value * 8 + (text[i++] - '0');
+      --i;
+      plain += static_cast<char>(value);
+    } else if (c == 'x' && i + 1 < text.size() && hex_value(text[i + 1]) >= 0) {
+      int value = 0;
+      for (++i; i < text.size() && hex_value(text[i]) >= 0; ++i) value = value * 16 + hex_value(text[i]);
+      --i;
+      plain += static_cast<char>(value);
+    } else {
+      plain += {'\\', c};
+    }
+  }
+  return plain;
+}
+
+std::string quote(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (const size_t known = kEscaped.find(c); known != std::string_view::npos)
+      quoted += {'\\', kEscapes[known]};
+    else
+      quoted += c;
+  }
+  return quoted + '"';
+}
+
+// One string, or as many as there are lines, below an empty one: as gettext's own tools write them.
+std::string quote_lines(std::string_view text, const std::string& line_end) {
+  const size_t first = text.find('\n');
+  if (first == std::string_view::npos || first + 1 == text.size()) return quote(text);
+  std::string quoted = "\"\"";
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const size_t length = end == std::string_view::npos ? text.size() : end + 1;
+    quoted += line_end + quote(text.substr(0, length));
+    text.remove_prefix(length);
+  }
+  return quoted;
+}
+
+std::vector<std::string> split_flags(std::string_view text) {
+  std::vector<std::string> flags;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    if (const std::string_view flag = strip(text.substr(0, comma)); !flag.empty()) flags.emplace_back(flag);
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+  }
+  return flags;
+}
+
+// Languages whose format strings msgfmt takes apart, so that a stray percent sign is an error.
+bool is_format_string(const PoEntry& entry) {
+  return std::any_of(entry.flags.begin(), entry.flags.end(), [](const std::string& flag) {
+    static const std::set<std::string> known = {"c-format",    "objc-format", "python-format",       "perl-format",
+                                                "php-format",  "awk-format",  "gcc-internal-format", "gfc-internal-format",
+                                                "lua-format",  "tcl-format",  "object-pascal-format"};
+    return known.contains(flag);
+  });
+}
+
+}  // namespace
+
+bool PoEntry::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
+
+struct PoFile::Parsed {
+  PoEntry entry;
+  Places places;
+  bool has_id = false;
+  std::vector<std::string> forms;
+};
+
+PoFile::PoFile(std::string text, const std::string& name) : text_(std::move(text)), name_(name) {
+  if (const size_t end = text_.find('\n'); end != std::string::npos && end > 0 && text_[end - 1] == '\r') line_end_ = "\r\n";
+  std::vector<Parsed> parsed = parse();
+  for (const Parsed& one : parsed)
+    if (one.entry.id.empty() && one.entry.context.empty()) read_header(one);
+  require_utf8(split_lines(text_), name_);
+  for (Parsed& one : parsed) {
+    if (one.entry.id.empty()) continue;
+    ++messages_;
+    if (one.forms.empty())
+      throw TextError(name_, one.places.line, "has a msgid, but no msgstr follows it; check the file by msgfmt -c");
+    if (!std::all_of(one.forms.begin(), one.forms.end(), [](const std::string& form) { return form.empty(); })) continue;
+    one.entry.line = one.places.line;
+    one.entry.sources = sources(one.entry, one.forms.size());
+    entries_.push_back(std::move(one.entry));
+    places_.push_back(std::move(one.places));
+  }
+  fillings_.resize(entries_.size());
+}
+
+std::vector<PoFile::Parsed> PoFile::parse() const {
+  std::vector<Parsed> all;
+  Parsed current;
+  std::optional<size_t> previous;  // the first "#|" line: flags stand above it
+  std::string* open = nullptr;     // the string that a line in quotation marks goes on
+  bool open_is_form = false;
+  const auto finish = [&] {
+    if (current.has_id) all.push_back(std::move(current));
+    current = {};
+    previous = {};
+    open = nullptr;
+  };
+
+  size_t begin = text_.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+  for (int64_t number = 1; begin < text_.size(); ++number) {
+    const size_t end = std::min(text_.find('\n', begin), text_.size()), next = std::min(end + 1, text_.size());
+    size_t at = begin;
+    const auto skip_spaces = [&] {
+      while (at < end && (text_[at] == ' ' || text_[at] == '\t' || text_[at] == '\r')) ++at;
+    };
+    const auto rest = [&] { return std::string_view(text_).substr(at, end - at); };
+    const auto fail = [&](const std::string& problem) { throw TextError(name_, number, problem); };
+    // Strings in quotation marks up to the end of the line.
+    const auto strings = [&] {
+      for (skip_spaces(); at < end; skip_spaces()) {
+        if (text_[at] != '"') fail("has something other than a string in quotation marks; check the file by msgfmt -c");
+        size_t close = at + 1;
+        while (close < end && text_[close] != '"') close += text_[close] == '\\' ? 2 : 1;
+        if (close >= end) fail("has no closing quotation mark; check the file by msgfmt -c");
+        *open += unescape(std::string_view(text_).substr(at + 1, close - at - 1));
+        if (open_is_form) {
+          Span& span = current.places.forms.back();
+          if (span.end == 0) span.begin = at;
+          span.end = close + 1;
+        }
+        at = close + 1;
+      }
+    };
+    const auto keyword = [&](std::string_view word) {
+      if (!rest().starts_with(word)) return false;
+      const std::string_view after = rest().substr(word.size());
+      if (!after.empty() && after[0] != '"' && after[0] != ' ' && after[0] != '\t') return false;
+      at += word.size();
+      return true;
+    };
+
+    skip_spaces();
+    if (at == end) {
+      open = nullptr;
+    } else if (text_[at] == '#') {
+      if (current.has_id) finish();
+      if (rest().starts_with("#~")) {
+        finish();
+      } else if (rest().starts_with("#,")) {
+        if (current.places.flags == 0) current.places.flags = at + 2;
+        for (std::string& flag : split_flags(rest().substr(2))) current.entry.flags.push_back(std::move(flag));
+      } else if (rest().starts_with("#|") && !previous) {
+        previous = begin;
+      }
+    } else if (text_[at] == '"') {
+      if (open == nullptr) fail("is a string, but no msgid or msgstr is before it; check the file by msgfmt -c");
+      strings();
+    } else if (keyword("msgctxt")) {
+      if (current.has_id) finish();
+      current.places.new_flags = previous.value_or(begin);
+      open = &current.entry.context;
+      open_is_form = false;
+      strings();
+    } else if (keyword("msgid")) {
+      if (current.has_id) finish();
+      current.has_id = true;
+      current.places.line = number;
+      if (current.places.new_flags == 0) current.places.new_flags = previous.value_or(begin);
+      open = &current.entry.id;
+      open_is_form = false;
+      strings();
+    } else if (keyword("msgid_plural")) {
+      open = &current.entry.plural;
+      open_is_form = false;
+      strings();
+    } else if (rest().starts_with("msgstr")) {
+      at += 6;
+      if (!current.has_id) fail("has a msgstr without a msgid; check the file by msgfmt -c");
+      if (at < end && text_[at] == '[') {
+        const size_t close = text_.find(']', at);
+        if (close >= end || text_.substr(at + 1, close - at - 1) != std::to_string(current.forms.size()))
+          fail(fmt::format("should have msgstr[{}]: the forms of a message are counted up from 0", current.forms.size()));
+        at = close + 1;
+      }
+      current.forms.emplace_back();
+      current.places.forms.emplace_back();
+      open = &current.forms.back();
+      open_is_form = true;
+      strings();
+      if (current.places.forms.back().end == 0) fail("has a msgstr without a string; check the file by msgfmt -c");
+    } else if (keyword("domain")) {
+      finish();
+    } else {
+      fail("is not understood: it is no comment, keyword or string of a .po file");
+    }
+    begin = next;
+  }
+  finish();
+  return all;
+}
+
+void PoFile::read_header(const Parsed& header) {
+  if (header.forms.empty()) return;
+  const std::string& fields = header.forms.front();
+  const std::string type = header_field(fields, "Content-Type");
+  if (const size_t at = type.find("charset="); at != std::string::npos) {
+    const std::string charset(strip(type.substr(at + 8))), lower = lower_case(std::string_view(charset));
+    if (lower != "utf-8" && lower != "utf8" && lower != "us-ascii" && lower != "ascii" && lower != "charset")
+      throw TextError(name_, header.places.line, fmt::format("is the header of a file in {}; convert it: msgconv --to-code=UTF-8", charset));
+  }
+  try {
+    plurals_ = PluralForms(header_field(fields, "Plural-Forms"));
+  } catch (const std::runtime_error&) {
+    // a template's "nplurals=INTEGER": the rule of English stays
+  }
+}
+
+// A form is translated from the text for one thing if it is the form of 1. But where it serves other numbers too (21 in Russian), the text
+// for one thing must have its number in it; and a language with a single form is better served by the text for many.
+std::vector<std::string> PoFile::sources(const PoEntry& entry, size_t forms) const {
+  std::vector<std::string> texts;
+  const size_t one = plurals_.form(1);
+  const bool as_good = plurals_.singular_is_one() || same_format_codes(entry.id, entry.plural, is_format_string(entry));
+  for (size_t i = 0; i < forms; ++i)
+    texts.push_back(entry.plural.empty() || (i == one && as_good && plurals_.form(5) != one) ? entry.id : entry.plural);
+  return texts;
+}
+
+PoFilled PoFile::fill(size_t i, const std::vector<std::string>& translations, bool fuzzy) {
+  const PoEntry& entry = entries_.at(i);
+  if (translations.size() != entry.sources.size())
+    throw TextError(name_, entry.line,
+                    fmt::format("has {} forms to translate, {} translations were given", entry.sources.size(), translations.size()));
+  Filling filling{fuzzy, {}};
+  fillings_[i] = {};
+  for (size_t form = 0; form < translations.size(); ++form) {
+    const std::string& source = entry.sources[form];
+    if (strip(translations[form]).empty()) return PoFilled::empty;
+    if (!same_format_codes(source, translations[form], is_format_string(entry))) return PoFilled::format_codes_differ;
+    filling.forms.push_back(with_ends_of(source, translations[form]));
+  }
+  fillings_[i] = std::move(filling);
+  return PoFilled::filled;
+}
+
+std::string PoFile::text() const {
+  std::string filled;
+  size_t copied = 0;
+  const auto replace = [&](size_t begin, size_t end, const std::string& by) {  // called from the front to the back
+    filled += text_.substr(copied, begin - copied);
+    filled += by;
+    copied = end;
+  };
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Filling& filling = fillings_[i];
+    const Places& places = places_[i];
+    if (filling.forms.empty()) continue;
+    if (filling.fuzzy && !entries_[i].has_flag("fuzzy")) {
+      if (places.flags == 0)
+        replace(places.new_flags, places.new_flags, "#, fuzzy" + line_end_);
+      else
+        replace(places.flags, places.flags, entries_[i].flags.empty() ? " fuzzy" : " fuzzy,");
+    }
+    for (size_t form = 0; form < filling.forms.size(); ++form)
+      replace(places.forms[form].begin, places.forms[form].end, quote_lines(filling.forms[form], line_end_));
+  }
+  return filled + text_.substr(copied);
+}
+
+std::string with_ends_of(std::string_view source, std::string_view translation) {
+  const std::string_view inner = strip(source);
+  if (inner.empty()) return std::string(strip(translation));
+  const auto begin = static_cast<size_t>(inner.data() - source.data());
+  return std::string(source.substr(0, begin)) + std::string(strip(translation)) + std::string(source.substr(begin + inner.size()));
+}
+
+}  // namespace hinge::text

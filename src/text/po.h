@@ -1,0 +1,76 @@
+// Message catalogues that people translate (.po): finds the entries without a translation, fills them, and leaves every other byte as it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/plural_forms.h"
+
+namespace hinge::text {
+
+// One entry without a translation, escapes resolved.
+struct PoEntry {
+  int64_t line = 0;  // of its msgid
+  std::string context, id, plural;
+  std::vector<std::string> flags;    // "c-format", "fuzzy", ...
+  std::vector<std::string> sources;  // what to translate, one a form: id; of plural entries id or plural, as the form is for one or for many
+
+  bool has_flag(std::string_view flag) const;
+};
+
+enum class PoFilled {
+  filled,
+  format_codes_differ,  // the translation does not hold the codes of its source; the entry stays empty
+  empty,                // the translation is; the entry stays empty
+};
+
+class PoFile {
+ public:
+  // `name` is for messages. Throws TextError with the line if the text is no .po file or not UTF-8.
+  PoFile(std::string text, const std::string& name);
+
+  // In the order of the file. Not the header, nothing obsolete (#~), no plural entry of which a form is translated.
+  const std::vector<PoEntry>& empty_entries() const { return entries_; }
+  int64_t messages() const { return messages_; }  // all but the header, obsolete ones not counted
+
+  // Gives entry i of empty_entries() its translations, one a form, and marks it fuzzy. White space and line ends at the ends of a source are
+  // put at the ends of its translation, as msgfmt asks for. Several calls for one entry: the last one counts.
+  PoFilled fill(size_t i, const std::vector<std::string>& translations, bool fuzzy = true);
+
+  // The file with what was filled in.
+  std::string text() const;
+
+ private:
+  struct Span {
+    size_t begin = 0, end = 0;
+  };
+  // Where the parts of an entry are in the text.
+  struct Places {
+    int64_t line = 0;         // of msgid
+    size_t flags = 0;         // behind the "#," of a line of flags; 0 if there is none
+    size_t new_flags = 0;     // where a line of flags is to be inserted
+    std::vector<Span> forms;  // the string of each msgstr, quotation marks included
+  };
+  struct Filling {
+    bool fuzzy = false;
+    std::vector<std::string> forms;  // none: not filled
+  };
+  struct Parsed;  // an entry, translated or not
+  std::vector<Parsed> parse() const;
+  void read_header(const Parsed& header);
+  std::vector<std::string> sources(const PoEntry& entry, size_t forms) const;
+
+  std::string text_, name_, line_end_ = "\n";
+  std::vector<PoEntry> entries_;   // empty ones
+  std::vector<Places> places_;     // of entries_
+  std::vector<Filling> fillings_;  // of entries_
+  PluralForms plurals_;
+  int64_t messages_ = 0;
+};
+
+// The white space that `source` begins and ends with, around `translation` without its own.
+std::string with_ends_of(std::string_view source, std::string_view translation);
+
+}  // namespace hinge::text

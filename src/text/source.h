@@ -1,0 +1,37 @@
+// Opens parallel text from a few words: where it comes from, which languages, which part of it. Configs hold this struct as it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "text/catalogues.h"
+#include "text/parallel.h"
+
+namespace hinge::text {
+
+struct TextSource {
+  std::string kind = "catalogues";  // or "files"
+  std::string pair = "en-de";
+  std::string path = {};                                         // catalogues: /usr/share/locale if empty; files: the folder that holds them
+  std::string train = "train", valid = "valid", test = "test";   // files: NAME of NAME.LANGUAGE, or "SOURCE,TARGET"
+  std::string on_error = "stop";                                 // or "skip"
+  int64_t longest = 1000;                                        // characters of a line or message
+  double held_out = 0.01;                                        // catalogues: share of each of valid and test
+
+  template <class V> void visit(V& v) {
+    v("kind", kind, "the catalogues of the programs on this machine, or parallel files", {"catalogues", "files"});
+    v("pair", pair, "languages, from-to, such as en-de");
+    v("path", path, "catalogues: folder of the locales (none: /usr/share/locale); files: the folder that holds them");
+    v("train", train, "files: NAME of NAME.LANGUAGE (also .gz, .xz) to train on, or two file names with a comma");
+    v("valid", valid, "files: the same, to choose by");
+    v("test", test, "files: the same, to score at the end");
+    v("on_error", on_error, "what a bad line or catalogue does", {"stop", "skip"});
+    v("longest", longest, "characters of a line; longer ones are errors, longer messages of catalogues are left out");
+    v("held_out", held_out, "catalogues: share of the messages for each of valid and test");
+  }
+};
+
+// Throws TextError for files, std::runtime_error for a mistake in `source`.
+ParallelText read_text(const TextSource& source, Part part);
+
+}  // namespace hinge::text
