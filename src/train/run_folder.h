@@ -59,7 +59,7 @@ struct CheckpointContent {
   std::vector<int64_t> needed = {};  // steps whose checkpoints must stay, too
 };
 
-enum class Which { best, latest };
+enum class Which { best, latest, averaged };
 
 // Looking at a run, also while another process trains into it. All throw std::runtime_error with the path and the reason.
 RunStatus read_status(const std::string& run);

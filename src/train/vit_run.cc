@@ -30,6 +30,7 @@ nlohmann::json checkpoint_state(const VitTrainConfig& config, const std::vector<
 
 LoadedVit load_vit(const std::string& run, Which which, std::vector<std::string>* notes) {
   if (!is_run(run)) throw std::runtime_error(run + " is not a run: it holds no config.toml (hinge train makes runs)");
+  if (which == Which::averaged) throw std::runtime_error(run + " has no averaged weights: vision runs make none");
   LoadedVit loaded;
   support::read_config(loaded.config, config_path(run));
   const CheckpointSearch search = which == Which::best ? best_checkpoint(run) : latest_checkpoint(run);

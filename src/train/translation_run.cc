@@ -1,0 +1,55 @@
+#include "train/translation_run.h"
+
+#include <stdexcept>
+
+#include "support/config.h"
+#include "train/weights.h"
+
+namespace hinge::train {
+namespace {
+
+constexpr const char* kAveraged = "averaged.safetensors";
+
+bool has_averaged(const Checkpoint& checkpoint) { return checkpoint.state.contains("averaged_score"); }
+
+}  // namespace
+
+std::string vocabulary_path(const std::string& run) { return run + "/vocabulary.model"; }
+
+nlohmann::json checkpoint_state(const TranslationTrainConfig& config, const text::Vocabulary& vocabulary) {
+  nlohmann::json rules = nlohmann::json::object();
+  const models::Seq2SeqConfig& model = config.model;
+  for (const auto& [name, attention] : {std::pair<const char*, const nn::LocalMemoryConfig&>{"encoder", model.encoder},
+                                        {"decoder", model.decoder}, {"cross", model.cross}})
+    rules[name] = length_rule_name(nn::read_options(attention, std::string("model.") + name, /*causal=*/false).attention.length_rule);
+  return {{"vocabulary", {{"size", vocabulary.size()}, {"hash", vocabulary.hash()}}}, {"pair", config.data.source.pair}, {"length_rules", rules}};
+}
+
+void require_vocabulary(const text::Vocabulary& vocabulary, const Checkpoint& checkpoint, const std::string& run) {
+  const nlohmann::json& stored = checkpoint.state.at("vocabulary");
+  vocabulary.require_fit(stored.at("size").get<int64_t>(), stored.at("hash").get<uint64_t>(), run);
+}
+
+LoadedTranslation load_translation(const std::string& run, Which which, std::vector<std::string>* notes) {
+  if (!is_run(run)) throw std::runtime_error(run + " is not a run: it holds no config.toml (hinge train makes runs)");
+  TranslationTrainConfig config;
+  support::read_config(config, config_path(run));
+  const CheckpointSearch search = which == Which::best ? best_checkpoint(run) : latest_checkpoint(run);
+  if (notes) *notes = search.skipped;
+  if (!search.found) throw std::runtime_error(run + " holds no checkpoint yet");
+  LoadedTranslation loaded{config, text::Vocabulary::load(vocabulary_path(run)), nullptr, *search.found, which == Which::averaged};
+  if (which == Which::averaged && !has_averaged(loaded.checkpoint))
+    throw std::runtime_error(run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");
+  if (which == Which::best) {
+    const CheckpointSearch last = latest_checkpoint(run);
+    if (last.found && has_averaged(*last.found) && loaded.checkpoint.score &&
+        last.found->state["averaged_score"].get<double>() > *loaded.checkpoint.score)
+      loaded.checkpoint = *last.found, loaded.averaged = true;
+  }
+  require_vocabulary(loaded.vocabulary, loaded.checkpoint, run);
+  loaded.model = std::make_unique<models::Seq2Seq>(loaded.config.model, 0);
+  load_weights(loaded.checkpoint.file(loaded.averaged ? kAveraged : "weights.safetensors"), loaded.model->parameters());
+  return loaded;
+}
+
+}  // namespace hinge::train

@@ -1,0 +1,314 @@
+#include "train/translation_trainer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "support/config.h"
+#include "text/batches.h"
+#include "train/run_folder.h"
+#include "train/translation_run.h"
+
+namespace hinge::train {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void require(bool holds, const std::string& message) {
+  if (!holds) throw std::runtime_error(message);
+}
+
+// ---- the text of a run
+
+struct RunText {
+  text::Vocabulary vocabulary;
+  std::shared_ptr<const text::Corpus> train, valid;
+  std::vector<std::string> sources, references;  // validation sentences to translate for BLEU
+};
+
+text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text::ParallelText& train) {
+  if (!config.vocabulary_file.empty()) return text::Vocabulary::load(config.vocabulary_file);
+  std::vector<std::string_view> sentences;
+  for (const text::Document& document : train.documents)
+    for (const text::Pair& pair : document.pairs) sentences.insert(sentences.end(), {pair.source, pair.target});
+  return text::Vocabulary::train(sentences, config.vocabulary);
+}
+
+// `stored`: the vocabulary that the run has already.
+RunText read_run_text(const TranslationTrainConfig& config, const std::optional<text::Vocabulary>& stored, const support::ProgressOutput& output) {
+  const text::ParallelText train = text::read_text(config.data.source, text::Part::train);
+  const text::ParallelText valid = text::read_text(config.data.source, text::Part::valid);
+  const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train);
+  RunText data{vocabulary, nullptr, nullptr, {}, {}};
+  const auto encode = [&](const char* name, const text::ParallelText& text) {
+    auto corpus = std::make_shared<const text::Corpus>(text, vocabulary, config.data.corpus);
+    output.write(fmt::format("{}: {} {}, {} source and {} target tokens", name, corpus->size(),
+                             config.data.corpus.document_tokens > 0 ? "parts of documents" : "pairs", corpus->source_tokens(),
+                             corpus->target_tokens()));
+    text::Counts left_out = text.skipped;
+    for (const auto& [reason, count] : corpus->skipped()) left_out[reason] += count;
+    output.write(left_out.empty() ? "\n" : fmt::format("; left out: {}\n", text::describe(left_out)));
+    require(corpus->size() > 0, fmt::format("data: there is no {} text left to use", name));
+    return corpus;
+  };
+  data.train = encode("training", train);
+  data.valid = encode("validation", valid);
+  for (int64_t i = 0; i < std::min(config.train.bleu_sentences, data.valid->size()); ++i) {
+    text::Pair pair = text::joined(valid, data.valid->place(i));
+    data.sources.push_back(std::move(pair.source)), data.references.push_back(std::move(pair.target));
+  }
+  return data;
+}
+
+text::BatchOptions batch_options(const TranslationTrainConfig& config, bool training) {
+  text::BatchOptions options;
+  options.tokens = config.optim.tokens / config.optim.accumulate;
+  options.seed = stream_seed(static_cast<uint64_t>(config.train.seed), Stream::data);
+  options.shuffle = training;
+  return options;
+}
+
+// Steps of that many epochs.
+int64_t steps_of(text::Batches& batches, double epochs, int64_t accumulate) {
+  const auto whole = static_cast<int64_t>(epochs);
+  const double part = epochs - static_cast<double>(whole);
+  double count = static_cast<double>(batches.first_step(whole));
+  if (part > 0) count += part * static_cast<double>(batches.steps(whole));
+  return static_cast<int64_t>(std::llround(count / static_cast<double>(accumulate)));
+}
+
+// ---- the config
+
+// What can be checked before the text is read.
+void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
+  const TranslationOptimConfig& optim = config.optim;
+  const TranslationRunConfig& train = config.train;
+  require(optim.accumulate >= 1, fmt::format("optim.accumulate must be at least 1, got {}", optim.accumulate));
+  require(optim.tokens >= optim.accumulate, fmt::format("optim.tokens {} is less than optim.accumulate {}", optim.tokens, optim.accumulate));
+  require(optim.lr > 0 && std::isfinite(optim.lr), fmt::format("optim.lr must be positive, got {}", optim.lr));
+  require(!optim.clip || *optim.clip > 0, "optim.clip must be positive, or none");
+  require(optim.label_smoothing >= 0 && optim.label_smoothing < 1,
+          fmt::format("optim.label_smoothing must be in [0, 1), got {}", optim.label_smoothing));
+  require(optim.regulariser_weight >= 0 && std::isfinite(optim.regulariser_weight),
+          fmt::format("optim.regulariser_weight must not be negative, got {}", optim.regulariser_weight));
+  require(optim.epochs > 0 && optim.epochs < 1e6, fmt::format("optim.epochs must be positive, got {}", optim.epochs));
+  require(!optim.steps || *optim.steps >= 1, "there is no step to train: optim.steps must be at least 1");
+  require(optim.warmup_steps >= 0 && optim.regulariser_warmup_steps >= 0, "steps of a warm-up cannot be negative");
+  require(train.eval_every > 0 && train.checkpoint_every > 0, "train.eval_every and train.checkpoint_every must be positive");
+  require(train.keep >= 1 && train.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
+  require(train.average >= 0 && train.bleu_sentences >= 0, "train.average and train.bleu_sentences cannot be negative");
+  require(train.bleu_sentences == 0 || bleu, "train.bleu_sentences needs decoding, which is not at hand here: set it to 0");
+}
+
+TranslationTrainConfig resolve(TranslationTrainConfig config, const RunText& data) {
+  const int64_t size = data.vocabulary.size();
+  require(config.model.vocabulary == 0 || config.model.vocabulary == size,
+          fmt::format("model.vocabulary is {}, but the vocabulary has {} tokens (0 takes their number)", config.model.vocabulary, size));
+  config.model.vocabulary = size;
+  config.model = models::resolved(config.model);
+  const text::CorpusOptions& corpus = config.data.corpus;
+  const int64_t longest = corpus.document_tokens > 0 ? corpus.document_tokens : corpus.longest;
+  require(longest <= config.model.max_length,
+          fmt::format("model.max_length {} is less than data.{} {}", config.model.max_length,
+                      corpus.document_tokens > 0 ? "document_tokens" : "longest_tokens", longest));
+  if (!config.optim.steps) {
+    text::Batches batches(data.train, batch_options(config, /*training=*/true));
+    config.optim.steps = steps_of(batches, config.optim.epochs, config.optim.accumulate);
+  }
+  require(*config.optim.steps >= 1, "there is no step to train: optim.epochs and optim.tokens give none");
+  return config;
+}
+
+// ---- the task
+
+// A batch as the model reads it.
+struct ModelBatch {
+  models::Sequences source, target;
+  at::Tensor labels;
+
+  explicit ModelBatch(const text::TextBatch& batch)
+      : source{tensor(batch.source), tensor(batch.source_offsets)}, target{tensor(batch.target_in), tensor(batch.target_offsets)},
+        labels(tensor(batch.target_out)) {}
+
+ private:
+  static at::Tensor tensor(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
+};
+
+class TranslationTask : public Task {
+ public:
+  TranslationTask(TranslationTrainConfig config, RunText data, BleuFunction bleu)
+      : config_(std::move(config)), data_(std::move(data)), bleu_(std::move(bleu)),
+        model_(config_.model, stream_seed(seed(), Stream::weights)), batches_(data_.train, batch_options(config_, /*training=*/true)),
+        valid_(data_.valid, batch_options(config_, /*training=*/false)) {
+    if (!model_.has_regulariser()) config_.optim.regulariser_weight = 0;
+  }
+
+  const TranslationTrainConfig& config() const { return config_; }
+  const text::Vocabulary& vocabulary() const { return data_.vocabulary; }
+
+  LoopSettings settings() {
+    const TranslationOptimConfig& optim = config_.optim;
+    const auto interval = [&](double epochs) { return std::max<int64_t>(1, steps_of(batches_, epochs, optim.accumulate)); };
+    return {.seed = seed(),
+            .steps = *optim.steps,
+            .eval_steps = interval(config_.train.eval_every),
+            .checkpoint_steps = interval(config_.train.checkpoint_every),
+            .log_steps = config_.train.log_steps,
+            .keep = config_.train.keep,
+            .average = config_.train.average,
+            .adam = {optim.beta1, optim.beta2, optim.eps},
+            .lr = optim.lr,
+            .weight_decay = optim.weight_decay,
+            .clip = optim.clip,
+            .schedule = optim.schedule,
+            .warmup_steps = optim.warmup_steps};
+  }
+
+  const nn::Parameters& parameters() const override { return model_.parameters(); }
+  std::string items() const override { return "tokens"; }
+  std::string score_name() const override { return "validation loss"; }
+  std::string score_text(double score) const override { return fmt::format("{:.4f}", -score); }
+
+  void begin(int64_t first_step) override { step_ = first_step; }
+
+  StepOutcome step() override {
+    const TranslationOptimConfig& optim = config_.optim;
+    const double started = now();
+    parts_.clear();
+    int64_t tokens = 0;
+    for (int64_t part = 0; part < optim.accumulate; ++part) {
+      parts_.emplace_back(batches_.at(step_ * optim.accumulate + part));
+      tokens += parts_.back().labels.numel();
+    }
+    waited_ += now() - started;
+    double weight = optim.regulariser_weight;
+    if (step_ < optim.regulariser_warmup_steps) weight *= static_cast<double>(step_) / static_cast<double>(optim.regulariser_warmup_steps);
+    ++step_;
+
+    StepOutcome outcome;
+    outcome.items = static_cast<double>(tokens);
+    double nll = 0, right = 0, regulariser = 0;
+    for (failed_part_ = 0; failed_part_ < parts_.size(); ++failed_part_) {
+      const ModelBatch& batch = parts_[failed_part_];
+      const models::Seq2SeqLoss result = model_.loss(
+          batch.source, batch.target, batch.labels,
+          {.training = true, .regulariser = optim.regulariser_weight > 0, .label_smoothing = optim.label_smoothing, .views = nullptr});
+      // The mean over the step's tokens: a part counts by its tokens, so that a step does not depend on how it is cut.
+      const double share = static_cast<double>(result.tokens) / static_cast<double>(tokens);
+      const auto factor = [](double value) { return at::scalar_tensor(value, at::kFloat); };
+      const double loss = result.loss.item<double>(), extra = result.regulariser.defined() ? result.regulariser.item<double>() : 0;
+      if (!std::isfinite(loss) || !std::isfinite(extra)) return {.loss = std::isfinite(loss) ? extra : loss};
+      outcome.loss += share * loss, regulariser += share * extra;
+      nll += result.nll, right += static_cast<double>(result.right);
+      if (weight > 0)
+        torch::autograd::backward({result.loss, result.regulariser}, {factor(share), factor(weight * share)});
+      else
+        torch::autograd::backward({result.loss}, {factor(share)});
+    }
+    outcome.sums = {{"loss", outcome.loss * outcome.items}, {"nll", nll}, {"right", right}, {"tokens", outcome.items}};
+    if (optim.regulariser_weight > 0) outcome.sums["regulariser"] = regulariser;
+    return outcome;
+  }
+
+  std::string first_not_finite() override {
+    const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
+    const ModelBatch& batch = parts_[failed_part_];
+    models::Seq2SeqViews views;
+    const models::Seq2SeqOutput output = model_.forward(batch.source, batch.target, {.training = true, .views = &views});
+    for (const nn::MemoryView& memory : views.memories)
+      if (!finite(memory.output)) return memory.name;
+    if (!finite(views.encoder)) return "what leaves the encoder";
+    if (!finite(views.decoder)) return "what leaves the decoder";
+    if (!finite(output.logits)) return "the output projection";
+    return config_.optim.regulariser_weight > 0 ? "the loss or the regulariser" : "the loss";
+  }
+
+  Values metrics(const Sums& sums, int64_t steps) const override {
+    const double tokens = sums.at("tokens"), n = static_cast<double>(steps);
+    Values values = {{"loss", sums.at("loss") / tokens}, {"nll", sums.at("nll") / tokens}, {"accuracy", sums.at("right") / tokens}, {"tokens", tokens / n}};
+    if (sums.contains("regulariser")) values.emplace_back("regulariser", sums.at("regulariser") / n);
+    return values;
+  }
+
+  EvaluationOutcome evaluate() override {
+    const at::NoGradGuard guard;
+    double nll = 0;
+    int64_t tokens = 0, right = 0;
+    for (int64_t i = 0; i < valid_.steps(0); ++i) {
+      const ModelBatch batch(valid_.at(i));
+      const models::Seq2SeqLoss result = model_.loss(batch.source, batch.target, batch.labels);
+      nll += result.nll, tokens += result.tokens, right += result.right;
+    }
+    const double loss = nll / static_cast<double>(tokens), accuracy = static_cast<double>(right) / static_cast<double>(tokens);
+    EvaluationOutcome outcome{-loss, {{"loss", loss}, {"perplexity", std::exp(loss)}, {"token_accuracy", accuracy}}, {}};
+    outcome.text = fmt::format("loss {:.4f}, perplexity {:.2f} on {} tokens", loss, std::exp(loss), tokens);
+    if (!data_.sources.empty()) {
+      const double bleu = bleu_(model_, data_.vocabulary, data_.sources, data_.references);
+      outcome.metrics.emplace_back("bleu", bleu);
+      outcome.text += fmt::format(", BLEU {:.2f} on {} sentences", bleu, data_.sources.size());
+    }
+    return outcome;
+  }
+
+  nlohmann::json checkpoint_state() const override {
+    nlohmann::json state = train::checkpoint_state(config_, data_.vocabulary);
+    state["text"] = text_size();
+    return state;
+  }
+  double waited_seconds() const override { return waited_; }
+
+  // How much there is to train on: tells whether a resumed run finds the same text.
+  nlohmann::json text_size() const { return {data_.train->size(), data_.train->source_tokens(), data_.train->target_tokens()}; }
+
+ private:
+  uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
+
+  TranslationTrainConfig config_;
+  const RunText data_;
+  const BleuFunction bleu_;
+  models::Seq2Seq model_;
+  text::Batches batches_, valid_;
+  int64_t step_ = 0;               // the next
+  std::vector<ModelBatch> parts_;  // of the last step
+  size_t failed_part_ = 0;
+  double waited_ = 0;
+};
+
+}  // namespace
+
+TrainResult train_translation(const TranslationTrainConfig& given, const std::string& folder, const std::atomic<bool>& stop,
+                              support::ProgressOutput output, BleuFunction bleu) {
+  check(given, bleu);
+  use_threads(given.train.threads);
+  RunText data = read_run_text(given, std::nullopt, output);
+  const TranslationTrainConfig config = resolve(given, data);
+  TranslationTask task(config, std::move(data), std::move(bleu));
+  RunFolder run = RunFolder::create(folder, support::write_config(task.config()), {{"vocabulary.model", task.vocabulary().bytes()}});
+  return run_task(task, task.settings(), std::move(run), std::nullopt, stop, std::move(output));
+}
+
+TrainResult resume_translation(const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output, BleuFunction bleu) {
+  if (!is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
+  TranslationTrainConfig config;
+  support::read_config(config, config_path(folder));
+  check(config, bleu);
+  use_threads(config.train.threads);
+  RunFolder run = RunFolder::open(folder);
+  const std::optional<Checkpoint> from = checkpoint_to_resume(folder, output);
+  const text::Vocabulary vocabulary = text::Vocabulary::load(vocabulary_path(folder));
+  if (from) require_vocabulary(vocabulary, *from, folder);
+  RunText data = read_run_text(config, vocabulary, output);
+  config = resolve(config, data);
+  TranslationTask task(config, std::move(data), std::move(bleu));
+  if (from && from->state.contains("text") && from->state["text"] != task.text_size())
+    output.write("the training text is not the one that this run began with: it goes on with what is there now\n");
+  return run_task(task, task.settings(), std::move(run), from, stop, std::move(output));
+}
+
+}  // namespace hinge::train

@@ -1,0 +1,26 @@
+// Training a translation model into a run folder, from the start or from its last checkpoint.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "text/vocabulary.h"
+#include "train/trainer.h"
+#include "train/translation_config.h"
+
+namespace hinge::train {
+
+// The BLEU of a model's translations of `sources`, by whoever can decode: training itself cannot. Greedy is enough.
+using BleuFunction = std::function<double(const models::Seq2Seq& model, const text::Vocabulary& vocabulary,
+                                          const std::vector<std::string>& sources, const std::vector<std::string>& references)>;
+
+// Begins a new run in `folder`, or goes on with the one there. `stop` may be set at any time, by a signal handler for example: the run
+// saves a checkpoint and returns. Without `bleu`, train.bleu_sentences must be 0. Throws std::runtime_error.
+TrainResult train_translation(const TranslationTrainConfig& config, const std::string& folder, const std::atomic<bool>& stop,
+                              support::ProgressOutput output = support::ProgressOutput::standard_error(), BleuFunction bleu = {});
+TrainResult resume_translation(const std::string& folder, const std::atomic<bool>& stop,
+                               support::ProgressOutput output = support::ProgressOutput::standard_error(), BleuFunction bleu = {});
+
+}  // namespace hinge::train
