@@ -47,7 +47,8 @@ constexpr Column kColumns[] = {
 // A vision run's score is its accuracy, a translation's the loss with its sign changed.
 std::string best_text(const RunSummary& run) {
   if (!run.status.best) return "-";
-  return train::task_of(run.config) == train::TaskKind::translation ? fmt::format("loss {:.3f}", -*run.status.best) : percent_text(*run.status.best);
+  return train::task_of(run.config) == train::TaskKind::translation ? fmt::format("loss {:.3f}", -*run.status.best)
+                                                                    : percent_text(*run.status.best);
 }
 
 // Letters, not bytes.
@@ -121,8 +122,7 @@ RunTable run_table(const std::vector<RunSummary>& runs) {
   RunTable table{.header = {"run", "state", "step", "best"}, .rows = {}};
   for (const RunSummary& run : runs) {
     const train::RunStatus& status = run.status;
-    table.rows.push_back(
-        {run.name, run.state, fmt::format("{}/{}", status.step, status.steps), best_text(run)});
+    table.rows.push_back({run.name, run.state, fmt::format("{}/{}", status.step, status.steps), best_text(run)});
   }
   for (const Column& column : kColumns) {
     const auto has = [&](const RunSummary& run) { return run.status.values.contains(column.value); };

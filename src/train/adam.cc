@@ -40,10 +40,10 @@ void Adam::step(double lr, double decay, double grad_scale) {
   ++steps_;
   const auto t = static_cast<double>(steps_);
   AtenParallel parallel;
-  kernels::adam_step(tensors(decay),
-                     {lr, options_.beta1, options_.beta2, options_.eps, 1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t),
-                      grad_scale},
-                     parallel);
+  kernels::adam_step(
+      tensors(decay),
+      {lr, options_.beta1, options_.beta2, options_.eps, 1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t), grad_scale},
+      parallel);
 }
 
 void Adam::save(const std::string& path) const {

@@ -55,7 +55,7 @@ struct CheckpointContent {
   int64_t step = 0;
   std::optional<double> score = {};
   std::vector<CheckpointFile> files = {};
-  nlohmann::json state = {};  // small things: epoch, seeds, the length rule
+  nlohmann::json state = {};         // small things: epoch, seeds, the length rule
   std::vector<int64_t> needed = {};  // steps whose checkpoints must stay, too
 };
 

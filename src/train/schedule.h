@@ -14,7 +14,8 @@ namespace hinge::train {
 inline double schedule_factor(const std::string& kind, int64_t step, int64_t steps, int64_t warmup) {
   if (step < warmup) return static_cast<double>(step) / static_cast<double>(warmup);
   if (kind == "constant") return 1;
-  if (kind == "inverse_sqrt") return std::sqrt(static_cast<double>(std::max<int64_t>(warmup, 1)) / static_cast<double>(std::max<int64_t>(step, 1)));
+  if (kind == "inverse_sqrt")
+    return std::sqrt(static_cast<double>(std::max<int64_t>(warmup, 1)) / static_cast<double>(std::max<int64_t>(step, 1)));
   const double done = static_cast<double>(step - warmup) / static_cast<double>(std::max<int64_t>(steps - warmup, 1));
   if (kind == "linear") return 1 - done;
   return 0.5 * (1 + std::cos(std::numbers::pi * done));

@@ -24,7 +24,11 @@ class Loop {
  public:
   Loop(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from, const std::atomic<bool>& stop,
        support::ProgressOutput output)
-      : task_(task), settings_(settings), folder_(std::move(folder)), stop_(stop), output_(std::move(output)),
+      : task_(task),
+        settings_(settings),
+        folder_(std::move(folder)),
+        stop_(stop),
+        output_(std::move(output)),
         adam_(task.parameters(), settings.adam) {
     if (!from) return;
     load_weights(from->file("weights.safetensors"), task_.parameters());
@@ -119,7 +123,8 @@ class Loop {
     const at::NoGradGuard guard;
     const std::string parameter = parameter_beyond_numbers();
     const std::string where = parameter.empty() ? task_.first_not_finite() : "the parameter " + parameter;
-    throw TrainError(fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
+    throw TrainError(
+        fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
   }
 
   [[noreturn]] void fail_non_finite_gradient(double norm) {
@@ -128,8 +133,8 @@ class Loop {
     for (const nn::Parameter& parameter : task_.parameters().all())
       if (const at::Tensor& grad = parameter.value.grad(); grad.defined() && !at::isfinite(grad.square().sum()).item<bool>())
         where = parameter.name;
-    throw TrainError(fmt::format("the gradient's norm became {} in step {}: the first that is too large or not finite is that of {}. {}", norm,
-                                 step_ + 1, where, way_back()));
+    throw TrainError(fmt::format("the gradient's norm became {} in step {}: the first that is too large or not finite is that of {}. {}",
+                                 norm, step_ + 1, where, way_back()));
   }
 
   // The first parameter that is not finite; "" if all are.
@@ -194,7 +199,8 @@ class Loop {
     std::vector<int64_t> steps;
     if (settings_.average < 2) return steps;
     const int64_t every = settings_.checkpoint_steps;
-    for (int64_t step = settings_.steps; step > 0 && std::ssize(steps) < settings_.average; step = (step - 1) / every * every) steps.push_back(step);
+    for (int64_t step = settings_.steps; step > 0 && std::ssize(steps) < settings_.average; step = (step - 1) / every * every)
+      steps.push_back(step);
     return steps;
   }
 
@@ -236,7 +242,8 @@ class Loop {
     if (best_) content.state["best"] = *best_, content.state["best_step"] = *best_step_;
     if (score_) content.state["score"] = *score_, content.state["evaluated"] = evaluated_;
     if (averaged_score_) {
-      content.files.push_back({"averaged.safetensors", [&](const std::string& path) { save_weights(path, task_.parameters(), averaged_); }});
+      content.files.push_back(
+          {"averaged.safetensors", [&](const std::string& path) { save_weights(path, task_.parameters(), averaged_); }});
       content.state["averaged_score"] = *averaged_score_;
     }
     // The part of the next line of metrics that is there already, so that a resumed run writes the same line.
@@ -303,7 +310,8 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const 
 }
 
 uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
-  uint64_t x = seed * 0x9E3779B97F4A7C15U + (static_cast<uint64_t>(stream) + static_cast<uint64_t>(step)) * 0xBF58476D1CE4E5B9U + 0x94D049BB133111EBU;
+  uint64_t x = seed * 0x9E3779B97F4A7C15U + (static_cast<uint64_t>(stream) + static_cast<uint64_t>(step)) * 0xBF58476D1CE4E5B9U +
+               0x94D049BB133111EBU;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return (x ^ (x >> 31)) & 0x7FFFFFFFFFFFFFFFU;

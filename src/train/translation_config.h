@@ -24,7 +24,8 @@ struct TranslationDataConfig {
     v("document_tokens", corpus.document_tokens, "cut documents to so many tokens, at sentence ends; 0: every sentence stands alone");
     v("longest_tokens", corpus.longest, "tokens of a sentence that stands alone, on either side");
     v("over_long", corpus.over_long, "what a pair with more tokens is: left out or cut", {"drop", "truncate"});
-    v("vocabulary_file", vocabulary_file, "a SentencePiece model to use; empty: one is trained on the training text, both languages together");
+    v("vocabulary_file", vocabulary_file,
+      "a SentencePiece model to use; empty: one is trained on the training text, both languages together");
     v("vocabulary", vocabulary, "the one that is trained");
   }
 };
@@ -55,7 +56,8 @@ struct TranslationOptimConfig {
     v("warmup_steps", warmup_steps, "steps in which the learning rate grows from 0");
     v("schedule", schedule, "the learning rate after the warm-up", {"inverse_sqrt", "cosine", "linear", "constant"});
     v("label_smoothing", label_smoothing, "share of a target that is spread evenly over the vocabulary");
-    v("regulariser_weight", regulariser_weight, "weight of the ReLUFormer's L_reg beside the loss; a model without relu attention has none");
+    v("regulariser_weight", regulariser_weight,
+      "weight of the ReLUFormer's L_reg beside the loss; a model without relu attention has none");
     v("regulariser_warmup_steps", regulariser_warmup_steps, "steps in which that weight grows from 0");
   }
 };

@@ -19,10 +19,12 @@ std::string vocabulary_path(const std::string& run) { return run + "/vocabulary.
 nlohmann::json checkpoint_state(const TranslationTrainConfig& config, const text::Vocabulary& vocabulary) {
   nlohmann::json rules = nlohmann::json::object();
   const models::Seq2SeqConfig& model = config.model;
-  for (const auto& [name, attention] : {std::pair<const char*, const nn::LocalMemoryConfig&>{"encoder", model.encoder},
-                                        {"decoder", model.decoder}, {"cross", model.cross}})
+  for (const auto& [name, attention] :
+       {std::pair<const char*, const nn::LocalMemoryConfig&>{"encoder", model.encoder}, {"decoder", model.decoder}, {"cross", model.cross}})
     rules[name] = length_rule_name(nn::read_options(attention, std::string("model.") + name, /*causal=*/false).attention.length_rule);
-  return {{"vocabulary", {{"size", vocabulary.size()}, {"hash", vocabulary.hash()}}}, {"pair", config.data.source.pair}, {"length_rules", rules}};
+  return {{"vocabulary", {{"size", vocabulary.size()}, {"hash", vocabulary.hash()}}},
+          {"pair", config.data.source.pair},
+          {"length_rules", rules}};
 }
 
 void require_vocabulary(const text::Vocabulary& vocabulary, const Checkpoint& checkpoint, const std::string& run) {

@@ -41,7 +41,8 @@ text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text
 }
 
 // `stored`: the vocabulary that the run has already.
-RunText read_run_text(const TranslationTrainConfig& config, const std::optional<text::Vocabulary>& stored, const support::ProgressOutput& output) {
+RunText read_run_text(const TranslationTrainConfig& config, const std::optional<text::Vocabulary>& stored,
+                      const support::ProgressOutput& output) {
   const text::ParallelText train = text::read_text(config.data.source, text::Part::train);
   const text::ParallelText valid = text::read_text(config.data.source, text::Part::valid);
   const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train);
@@ -90,7 +91,8 @@ void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
   const TranslationOptimConfig& optim = config.optim;
   const TranslationRunConfig& train = config.train;
   require(optim.accumulate >= 1, fmt::format("optim.accumulate must be at least 1, got {}", optim.accumulate));
-  require(optim.tokens >= optim.accumulate, fmt::format("optim.tokens {} is less than optim.accumulate {}", optim.tokens, optim.accumulate));
+  require(optim.tokens >= optim.accumulate,
+          fmt::format("optim.tokens {} is less than optim.accumulate {}", optim.tokens, optim.accumulate));
   require(optim.lr > 0 && std::isfinite(optim.lr), fmt::format("optim.lr must be positive, got {}", optim.lr));
   require(!optim.clip || *optim.clip > 0, "optim.clip must be positive, or none");
   require(optim.label_smoothing >= 0 && optim.label_smoothing < 1,
@@ -114,9 +116,8 @@ TranslationTrainConfig resolve(TranslationTrainConfig config, const RunText& dat
   config.model = models::resolved(config.model);
   const text::CorpusOptions& corpus = config.data.corpus;
   const int64_t longest = corpus.document_tokens > 0 ? corpus.document_tokens : corpus.longest;
-  require(longest <= config.model.max_length,
-          fmt::format("model.max_length {} is less than data.{} {}", config.model.max_length,
-                      corpus.document_tokens > 0 ? "document_tokens" : "longest_tokens", longest));
+  require(longest <= config.model.max_length, fmt::format("model.max_length {} is less than data.{} {}", config.model.max_length,
+                                                          corpus.document_tokens > 0 ? "document_tokens" : "longest_tokens", longest));
   if (!config.optim.steps) {
     text::Batches batches(data.train, batch_options(config, /*training=*/true));
     config.optim.steps = steps_of(batches, config.optim.epochs, config.optim.accumulate);
@@ -133,7 +134,8 @@ struct ModelBatch {
   at::Tensor labels;
 
   explicit ModelBatch(const text::TextBatch& batch)
-      : source{tensor(batch.source), tensor(batch.source_offsets)}, target{tensor(batch.target_in), tensor(batch.target_offsets)},
+      : source{tensor(batch.source), tensor(batch.source_offsets)},
+        target{tensor(batch.target_in), tensor(batch.target_offsets)},
         labels(tensor(batch.target_out)) {}
 
  private:
@@ -143,8 +145,11 @@ struct ModelBatch {
 class TranslationTask : public Task {
  public:
   TranslationTask(TranslationTrainConfig config, RunText data, BleuFunction bleu)
-      : config_(std::move(config)), data_(std::move(data)), bleu_(std::move(bleu)),
-        model_(config_.model, stream_seed(seed(), Stream::weights)), batches_(data_.train, batch_options(config_, /*training=*/true)),
+      : config_(std::move(config)),
+        data_(std::move(data)),
+        bleu_(std::move(bleu)),
+        model_(config_.model, stream_seed(seed(), Stream::weights)),
+        batches_(data_.train, batch_options(config_, /*training=*/true)),
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
     if (!model_.has_regulariser()) config_.optim.regulariser_weight = 0;
   }
@@ -231,7 +236,10 @@ class TranslationTask : public Task {
 
   Values metrics(const Sums& sums, int64_t steps) const override {
     const double tokens = sums.at("tokens"), n = static_cast<double>(steps);
-    Values values = {{"loss", sums.at("loss") / tokens}, {"nll", sums.at("nll") / tokens}, {"accuracy", sums.at("right") / tokens}, {"tokens", tokens / n}};
+    Values values = {{"loss", sums.at("loss") / tokens},
+                     {"nll", sums.at("nll") / tokens},
+                     {"accuracy", sums.at("right") / tokens},
+                     {"tokens", tokens / n}};
     if (sums.contains("regulariser")) values.emplace_back("regulariser", sums.at("regulariser") / n);
     return values;
   }
@@ -293,7 +301,8 @@ TrainResult train_translation(const TranslationTrainConfig& given, const std::st
   return run_task(task, task.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 
-TrainResult resume_translation(const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output, BleuFunction bleu) {
+TrainResult resume_translation(const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
+                               BleuFunction bleu) {
   if (!is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
   TranslationTrainConfig config;
   support::read_config(config, config_path(folder));

@@ -22,8 +22,10 @@ struct RunData {
   data::Pipeline train_pp, eval_pp;
 
   explicit RunData(const DataConfig& config)
-      : train(data::open_images(source_of(config, config.train))), eval(data::open_images(source_of(config, config.eval))),
-        train_pp(config.train_pp), eval_pp(config.eval_pp) {
+      : train(data::open_images(source_of(config, config.train))),
+        eval(data::open_images(source_of(config, config.eval))),
+        train_pp(config.train_pp),
+        eval_pp(config.eval_pp) {
     if (train->classes() != eval->classes())
       throw std::runtime_error(fmt::format("data: the splits '{}' and '{}' have different classes", config.train, config.eval));
   }
@@ -36,7 +38,8 @@ VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
     if (!holds) throw std::runtime_error(message);
   };
   require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
-          fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes, data.train->classes().size()));
+          fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes,
+                      data.train->classes().size()));
   const OptimConfig& optim = config.optim;
   require(optim.batch >= 1 && optim.accumulate >= 1 && optim.batch % optim.accumulate == 0,
           fmt::format("optim.batch {} is not a multiple of optim.accumulate {}", optim.batch, optim.accumulate));
@@ -45,7 +48,8 @@ VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
   require(config.train.eval_every > 0 && config.train.checkpoint_every > 0, "train.eval_every and train.checkpoint_every must be positive");
   require(config.train.keep >= 1 && config.train.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
   if (!config.optim.steps)
-    config.optim.steps = static_cast<int64_t>(std::llround(optim.epochs * static_cast<double>(data.train->size()) / static_cast<double>(optim.batch)));
+    config.optim.steps =
+        static_cast<int64_t>(std::llround(optim.epochs * static_cast<double>(data.train->size()) / static_cast<double>(optim.batch)));
   require(*config.optim.steps >= 1, "there is no step to train: optim.epochs and optim.batch give none");
   const models::VitConfig& model = config.model;
   for (const auto& [images, pp] : {std::pair(data.train, data.train_pp), std::pair(data.eval, data.eval_pp)}) {
@@ -167,7 +171,8 @@ class VitTask : public Task {
 
 }  // namespace
 
-TrainResult train_vit(const VitTrainConfig& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output) {
+TrainResult train_vit(const VitTrainConfig& given, const std::string& folder, const std::atomic<bool>& stop,
+                      support::ProgressOutput output) {
   RunData data(given.data);
   const VitTrainConfig config = resolve(given, data);
   use_threads(config.train.threads);

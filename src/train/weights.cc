@@ -15,7 +15,8 @@ void load_weights(const std::string& path, const nn::Parameters& parameters) {
     const support::TensorView& stored = file.at(parameter.name);
     const std::vector<int64_t> shape = parameter.value.sizes().vec();
     if (stored.dtype != support::Dtype::kF32 || stored.shape != shape)
-      throw std::runtime_error(path + ": " + parameter.name + " is not float32 of the shape that the model has; the file belongs to another config");
+      throw std::runtime_error(path + ": " + parameter.name +
+                               " is not float32 of the shape that the model has; the file belongs to another config");
     std::memcpy(parameter.value.data_ptr<float>(), stored.data, stored.bytes());
   }
   if (file.tensors().size() != parameters.all().size())
