@@ -160,7 +160,7 @@ class Ours:
         self.samples, self.memory, self.note, self.peaks, self.flops = [], 0, "", [], 0.0
         attention = "softmax" if h == "softmax" else "relu-vit"
         self.command = [str(HINGE), "bench", "vit", "--models", name, "--attention", attention, "--pass", which]
-        self.command += ["--threads", str(threads), "--rounds", "2", "--json", "-"]
+        self.command += ["--threads", str(threads), "--rounds", "1", "--json", "-"]
 
     def sample(self) -> None:
         done = subprocess.run(self.command, capture_output=True, text=True)
@@ -168,7 +168,7 @@ class Ours:
             sys.exit(f"{' '.join(self.command)} failed: {done.stderr.strip()}")
         report = json.loads(done.stdout)
         row = report["results"][0]
-        self.samples.append(row["fastest_ms"] * 1e-3)
+        self.samples.append(row["median_ms"] * 1e-3)
         self.flops = row["gflops"] * row["median_ms"] * 1e6
         self.peaks.append(report["machine"]["fma_peak_gflops"])
         self.memory = max(self.memory, report["memory_bytes"])
