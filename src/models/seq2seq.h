@@ -94,6 +94,10 @@ struct Seq2SeqLoss {
 // What decoding has read so far: R rows (hypotheses), all of the same length, in the order of their sentences.
 class DecodeState {
  public:
+  DecodeState() = default;
+  DecodeState(DecodeState&&) = default;  // a copy would share what a step writes
+  DecodeState& operator=(DecodeState&&) = default;
+
   int64_t rows() const { return static_cast<int64_t>(sentence_.size()); }
   int64_t length() const { return length_; }                           // tokens that each row holds
   const std::vector<int64_t>& sentences() const { return sentence_; }  // of each row: its sentence in the source, never decreasing
@@ -104,11 +108,13 @@ class DecodeState {
     at::Tensor source;  // keys and values of the source, [S, 2 C]
     at::Tensor past;    // keys and values of the target, [rows, room, 2 C]: the first rows() and length() are in use
   };
+  void make_room(int64_t length, int64_t width, const at::TensorOptions& options);
+
   std::vector<Layer> layers_;
   std::vector<int64_t> sentence_;
-  int64_t length_ = 0;
+  int64_t length_ = 0, room_ = 0;
   at::Tensor source_offsets_, row_offsets_;
-  std::vector<int32_t> writer_;  // [rows, room]: which row wrote what is at this place of `past`, so that reorder() copies only what differs
+  std::vector<int32_t> writer_;  // [rows, room]: the row that wrote what is at a place of `past`; reorder() copies only what differs
 };
 
 class Seq2Seq {
@@ -143,8 +149,9 @@ class Seq2Seq {
   double flops(const std::vector<int64_t>& source_lengths, const std::vector<int64_t>& target_lengths) const;
 
  private:
-  struct Stack;
   struct Parts;
+  // What leaves the decoder, [T, C].
+  at::Tensor run(const Sequences& source, const Sequences& target, const Seq2SeqOptions& options, at::Tensor* regulariser) const;
 
   Seq2SeqConfig config_;
   nn::Parameters parameters_;

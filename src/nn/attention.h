@@ -24,6 +24,11 @@ struct AttentionConfig {
 
   template <class V> void visit(V& v) {
     v("preset", preset, "point in the family of attentions that the other keys change: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax");
+    visit_parts(v);
+  }
+
+  // All but the preset.
+  template <class V> void visit_parts(V& v) {
     v("h", h, "activation of the scores: relu, relu2, gelu, gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax");
     v("alpha", alpha, "weights are scaled by N^-alpha");
     v("length", length, "what N is: none, fixed, keys, visible");

@@ -69,12 +69,19 @@ struct LocalMemoryConfig : AttentionConfig {
     preset = "softmax";
     qk_norm = false;
   }
+
+  template <class V> void visit(V& v) {
+    v("preset", preset,
+      "point in the family of attentions that the other keys change: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax; or "
+      "sparsemax, entmax15, rela, which take no others but qk_norm, gate and dropout");
+    visit_parts(v);
+  }
 };
 
 // The presets that a local memory takes: the engine's, then sparsemax, entmax15 and rela.
 std::vector<std::string> local_memory_presets();
 
-// What reads the memory, checked. `key` is where the config is, such as "model.cross". Throws std::runtime_error.
+// What reads the memory, checked, without dropout. `key` is where the config is, such as "model.cross". Throws std::runtime_error.
 ReadOptions read_options(const LocalMemoryConfig& config, const std::string& key, bool causal);
 
 class LocalMemory {
@@ -89,16 +96,17 @@ class LocalMemory {
   // The result [T, width] of the output projection.
   at::Tensor read(const at::Tensor& x, const at::Tensor& others, const Rows& rows, const Forward& forward) const;
 
-  // One step of decoding at a time. slots(): keys and values [S, 2 width] of the tokens x [S, width], normalised if keys are.
-  // read_slots(): x [R, width] reads slots [R, n, 2 width] each of its own (rows undefined), or slots [S, 2 width] by rows.
-  at::Tensor slots(const at::Tensor& x) const;
-  at::Tensor read_slots(const at::Tensor& x, const at::Tensor& slots, const Rows& rows) const;
+  // Decoding, in parts. project(): queries [R, width] of x [R, width]; in a memory of the readers with the keys and values of x behind
+  // them, [R, 3 width]. slots(): keys and values [S, 2 width] of others. read_slots(): x with the queries q [R, width] reads slots
+  // [R, n, 2 width], each row its own (no rows given), or slots [S, 2 width] by rows.
+  at::Tensor project(const at::Tensor& x) const;
+  at::Tensor slots(const at::Tensor& others) const;
+  at::Tensor read_slots(const at::Tensor& x, const at::Tensor& q, const at::Tensor& slots, const Rows& rows = {}) const;
 
   // Whether the regulariser is made for it: weights are not negative and their sum is free.
   bool regularised() const;
 
  private:
-  at::Tensor query(const at::Tensor& x) const;
   at::Tensor finish(const at::Tensor& x, const at::Tensor& out) const;
 
   LocalMemoryConfig config_;

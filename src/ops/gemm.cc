@@ -48,13 +48,12 @@ const Linear& linear(int64_t R, int64_t N, int64_t K, bool has_bias, bool has_re
   return made.emplace(key, std::move(l)).first->second;
 }
 
-at::Tensor sgemm(char transpose_a, int64_t M, int64_t N, int64_t K, const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor c = at::empty({M, N}, a.options());
-  const dnnl_status_t status = dnnl_sgemm(transpose_a, 'N', M, N, K, 1.0F, a.data_ptr<float>(), a.size(1), b.data_ptr<float>(), N, 0.0F,
+// c = a b or a^T b, plus `old` times c.
+void sgemm(char transpose_a, int64_t M, int64_t N, int64_t K, const at::Tensor& a, const at::Tensor& b, float old, const at::Tensor& c) {
+  const dnnl_status_t status = dnnl_sgemm(transpose_a, 'N', M, N, K, 1.0F, a.data_ptr<float>(), a.size(1), b.data_ptr<float>(), N, old,
                                           c.data_ptr<float>(), N);
   TORCH_CHECK(status == dnnl_success, "hinge: oneDNN refused a product of ", a.sizes(), " and ", b.sizes(), " (status ",
               static_cast<int>(status), ")");
-  return c;
 }
 
 }  // namespace
@@ -79,12 +78,30 @@ void linear_into(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bia
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0) return at::mm(a, b);
-  return sgemm('N', a.size(0), b.size(1), a.size(1), a, b);
+  const at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options());
+  sgemm('N', a.size(0), b.size(1), a.size(1), a, b, 0, c);
+  return c;
 }
 
 at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0) return at::mm(a.t(), b);
-  return sgemm('T', a.size(1), b.size(1), a.size(0), a, b);
+  const at::Tensor c = at::empty({a.size(1), b.size(1)}, a.options());
+  sgemm('T', a.size(1), b.size(1), a.size(0), a, b, 0, c);
+  return c;
+}
+
+void product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0)
+    c.copy_(at::mm(a, b));
+  else
+    sgemm('N', a.size(0), b.size(1), a.size(1), a, b, 0, c);
+}
+
+void add_transposed_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0)
+    c.add_(at::mm(a.t(), b));
+  else
+    sgemm('T', a.size(1), b.size(1), a.size(0), a, b, 1, c);
 }
 
 }  // namespace hinge

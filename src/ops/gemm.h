@@ -12,4 +12,8 @@ void linear_into(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bia
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b);
 
+// c = a b, and c += a^T b.
+void product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
+void add_transposed_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
+
 }  // namespace hinge

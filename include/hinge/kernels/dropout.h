@@ -1,6 +1,6 @@
-// Which attention weights dropout keeps: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), plain.
-// A weight's fate depends only on its place, so backward finds it again without a stored mask, and no result depends on tiling,
-// SIMD target or threads. The vector twin is src/kernels/dropout-inl.h.
+// Which attention weights, and which elements of arrays of rows, dropout keeps: Philox4x32-7 (Salmon et al., "Parallel random numbers: as
+// easy as 1, 2, 3", SC 2011), plain. The fate of one depends only on its place, so backward finds it again without a stored mask, and no
+// result depends on tiling, SIMD target or threads. The vector twin is src/kernels/dropout-inl.h.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace hinge::kernels {
 
 inline constexpr uint32_t kPhiloxMul0 = 0xD2511F53, kPhiloxMul1 = 0xCD9E8D57;
 inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9, kPhiloxWeyl1 = 0xBB67AE85;
-inline constexpr int kPhiloxRounds = 10;
+inline constexpr int kPhiloxRounds = 7;  // the fewest that pass all of BigCrush, as that paper shows
 
 inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, uint64_t key) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -31,6 +31,12 @@ inline uint32_t dropout_threshold(double dropout) { return static_cast<uint32_t>
 
 // What a kept weight is multiplied by, 1 / (1 - dropout) for the probability as rounded: the expectation stays exact.
 inline double dropout_scale(double dropout) { return 65536.0 / (65536 - dropout_threshold(dropout)); }
+
+// Dropout of an array of rows: element j of row i has the fate of key j of row i of head 0 below.
+struct Dropout {
+  double probability = 0;  // in [0, 1)
+  uint64_t seed = 0;
+};
 
 // One Philox block gives eight keys 16 bits each: its word w serves the keys j0 + lane + 8 w (low half) and + 32 (high half) of a run of
 // 64 keys that starts at a multiple of 64. Eight neighbouring keys are eight neighbouring counters, as SIMD code wants them.

@@ -41,6 +41,10 @@ at::Tensor read_global_memory(kernels::Activation phi, const at::Tensor& x, cons
                               const at::Tensor& values, const at::Tensor& value_bias, const at::Tensor& residual = {}, double dropout = 0,
                               int64_t seed = 0);
 
+// The slots that each reader sees, float64 [T]: sequence s owns the readers [readers[s], readers[s + 1]) and the slots likewise; causal is
+// right-aligned as in attention.
+at::Tensor visible_slots(const at::Tensor& readers, const at::Tensor& slots, bool causal);
+
 // The ReLUFormer's regulariser of rows with the weights w_j of n visible keys, S = sum w_j and E = sum w_j log w_j:
 //
 //   | log S |  +  max( H - 0.7 log n, 0 ),      H = log S - E / S     the entropy of the weights divided by their sum

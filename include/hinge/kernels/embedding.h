@@ -1,0 +1,41 @@
+// Embeddings of tokens with their positions, and sums of gradients over equal tokens. Plain pointers; the same bits for any number of
+// workers. The meaning in plain loops: src/kernels/sequence_reference.h.
+#pragma once
+
+#include <cstdint>
+
+#include "hinge/kernels/dropout.h"
+#include "hinge/kernels/parallel.h"
+
+namespace hinge::kernels {
+
+// place[i]: number of token i within its sequence; sequence s owns the tokens [offsets[s], offsets[s + 1]).
+void places_in_sequences(const int64_t* offsets, int64_t sequences, int64_t* place);
+
+// out[i] = drop(scale * weight[token[i]] + positions[place[i]]), rows of `width` elements.
+template <typename T>
+struct Embedding {
+  int64_t tokens = 0, width = 0;
+  const int64_t *token = nullptr, *place = nullptr;  // [tokens]
+  const T *weight = nullptr, *positions = nullptr;
+  double scale = 1;
+  Dropout dropout;
+  T* out = nullptr;
+};
+void embedding_forward(const Embedding<float>&, Parallel&);
+void embedding_forward(const Embedding<double>&, Parallel&);
+
+// sums[k] = scale * sum over i with index[i] == k of drop(grad[i]), in the order of i; k < slots, all of them written.
+template <typename T>
+struct EmbeddingSums {
+  int64_t rows = 0, width = 0, slots = 0;
+  const int64_t* index = nullptr;  // [rows], each in [0, slots)
+  const T* grad = nullptr;         // [rows, width]
+  double scale = 1;
+  Dropout dropout;
+  T* sums = nullptr;  // [slots, width]
+};
+void embedding_sums(const EmbeddingSums<float>&, Parallel&);
+void embedding_sums(const EmbeddingSums<double>&, Parallel&);
+
+}  // namespace hinge::kernels
