@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "bench/machine.h"
 #include "cli/commands.h"

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "bench/gemm.h"

@@ -1,6 +1,7 @@
 // What hinge doctor says of machines that are not this one.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
