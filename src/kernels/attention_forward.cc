@@ -156,8 +156,11 @@ class Forward {
         const Sequence& seq = plan_.unit_sequence(unit);
         Pack(unit, 0, seq.seen, pack);
         const int64_t blocks = Parts(Tiles(seq.lq).parts, kBlockTiles).parts;
-        for (int64_t g = 0; g < plan_.group; ++g)
-          for (int64_t block = 0; block < blocks; ++block) Block(unit, g, block, pack, scratch[static_cast<size_t>(worker)]);
+        for (int64_t g = 0; g < plan_.group; ++g) {
+          ZeroWatch watch(kernels_.has_zeros);
+          for (int64_t block = 0; block < blocks; ++block) Block(unit, g, block, pack, scratch[static_cast<size_t>(worker)], watch);
+          Report(unit, g, watch);
+        }
       });
     } else {
       for (int64_t first = 0; first < units; first += wave) {
@@ -178,7 +181,9 @@ class Forward {
         });
         parallel.run(static_cast<int64_t>(blocks.size()), [&](int64_t i, int worker) HWY_ATTR {
           const Task& task = blocks[static_cast<size_t>(i)];
-          Block(task.unit, task.g, task.block, packs[static_cast<size_t>(task.unit - first)], scratch[static_cast<size_t>(worker)]);
+          ZeroWatch watch(kernels_.has_zeros);
+          Block(task.unit, task.g, task.block, packs[static_cast<size_t>(task.unit - first)], scratch[static_cast<size_t>(worker)], watch);
+          Report(task.unit, task.g, watch);
         });
       }
     }
@@ -203,7 +208,7 @@ class Forward {
   }
 
   // One block of row tiles of one query head against all its keys.
-  HWY_NOINLINE void Block(int64_t unit, int64_t g, int64_t block, const T* pack, ForwardScratch<T>& s) {
+  HWY_NOINLINE void Block(int64_t unit, int64_t g, int64_t block, const T* pack, ForwardScratch<T>& s, ZeroWatch& watch) {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
     const Tiles all(seq.lq);
@@ -217,7 +222,6 @@ class Forward {
     Place places[kBlockTiles];
     LoadRows(seq, head, all, first_tile, tiles, s, places);
     TileKeys<T> keys[kBlockTiles];
-    ZeroWatch watch(kernels_.has_zeros);
     const int64_t most = seq.visible(all.begin(first_tile + tiles) - 1);
     for (int64_t k0 = 0; k0 < most; k0 += kForwardKeys) {
       const int64_t nk = std::min(kForwardKeys, most - k0);
@@ -257,7 +261,11 @@ class Forward {
       }
     }
     StoreRows(seq, head, all, first_tile, tiles, most, places, s);
-    if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], watch.total());
+  }
+
+  void Report(int64_t unit, int64_t g, const ZeroWatch& watch) {
+    const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
+    if (io_.skipped) AddSkipped(io_.skipped[plan_.unit_sequence(unit).b * plan_.shape.Hq + head], watch.total());
   }
 
   // Where a tile's queries are read and its sums are kept: in the caller's arrays if whole panels and tiles fit there.

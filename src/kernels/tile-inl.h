@@ -86,6 +86,16 @@ HWY_INLINE int PaddedRows(int64_t rows) {
     b##r = hn::MulAdd(w, right1, b##r);                     \
   }
 
+// Keeps a sum in its register between two steps. Left alone, GCC mixes the steps of an unrolled loop, runs out of registers and spills.
+#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR
+#define HINGE_PIN(r)                                        \
+  if constexpr (MR > r) {                                   \
+    asm("" : "+v"(a##r.raw), "+v"(b##r.raw));               \
+  }
+#else
+#define HINGE_PIN(r)
+#endif
+
 // The products of a tile of left rows with a score panel. Four elements at a time: the end of a short loop is then foreseen.
 #define HINGE_DOT                                          \
   int64_t k = 0;                                           \
@@ -95,6 +105,7 @@ HWY_INLINE int PaddedRows(int64_t rows) {
       const V right0 = hn::Load(d, panel + u * 2 * N);     \
       const V right1 = hn::Load(d, panel + u * 2 * N + N); \
       HINGE_ROWS(HINGE_STEP)                               \
+      HINGE_ROWS(HINGE_PIN)                                \
       left += 1;                                           \
     }                                                      \
     panel += 4 * 2 * N;                                    \
@@ -310,6 +321,7 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
 }
 
 #undef HINGE_DOT
+#undef HINGE_PIN
 #undef HINGE_STEP
 #undef HINGE_DECLARE
 #undef HINGE_ROWS
