@@ -1,0 +1,118 @@
+#include "ops/tensor_memory.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace hinge {
+namespace {
+
+constexpr size_t kAlignment = 64;          // of tensors; also the size of the header before them, which holds the block's size
+constexpr size_t kSmall = 64 << 10;        // smaller blocks are glibc's: it keeps them itself
+constexpr size_t kAlwaysKept = 256 << 20;  // free blocks up to this, or up to a quarter of what is in use, are kept
+
+// The size of the block for `bytes`: at most an eighth more, so that jagged batches, each of another size, find blocks to use again.
+size_t block_size(size_t bytes) {
+  if (bytes < kSmall) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+class KeptMemory final : public at::Allocator {
+ public:
+  at::DataPtr allocate(size_t bytes) const override {
+    if (bytes == 0) return {nullptr, nullptr, &release, at::Device(at::DeviceType::CPU)};
+    void* data = const_cast<KeptMemory*>(this)->take(block_size(bytes));
+    return {data, data, &release, at::Device(at::DeviceType::CPU)};
+  }
+  at::DeleterFnPtr raw_deleter() const override { return &release; }
+
+  TensorMemory count() {
+    const std::lock_guard lock(mutex_);
+    return count_;
+  }
+
+  static KeptMemory& only() {
+    static auto* memory = new KeptMemory;  // never destroyed: tensors of static storage may outlive it
+    return *memory;
+  }
+
+ private:
+  static size_t& size_of(void* data) { return *reinterpret_cast<size_t*>(static_cast<char*>(data) - kAlignment); }
+  static void release(void* data) {
+    if (data) only().give_back(data);
+  }
+
+  void* take(size_t size) {
+    {
+      const std::lock_guard lock(mutex_);
+      count_.live_bytes += size;
+      if (const auto kept = free_.find(size); kept != free_.end()) {
+        void* data = kept->second.back();
+        kept->second.pop_back();
+        if (kept->second.empty()) free_.erase(kept);
+        count_.kept_bytes -= size;
+        return data;
+      }
+      // New memory is needed: what lies unused must not grow without end.
+      drop_down_to(std::max(kAlwaysKept, count_.live_bytes / 4));
+    }
+    void* block = std::aligned_alloc(kAlignment, size + kAlignment);
+    if (!block) {
+      const std::lock_guard lock(mutex_);
+      drop_down_to(0);
+      block = std::aligned_alloc(kAlignment, size + kAlignment);
+      if (!block) {
+        count_.live_bytes -= size;
+        throw std::bad_alloc();
+      }
+    }
+    void* data = static_cast<char*>(block) + kAlignment;
+    size_of(data) = size;
+    return data;
+  }
+
+  void give_back(void* data) {
+    const size_t size = size_of(data);
+    const std::lock_guard lock(mutex_);
+    count_.live_bytes -= size;
+    if (size < kSmall) {
+      drop(data);
+      return;
+    }
+    free_[size].push_back(data);
+    count_.kept_bytes += size;
+  }
+
+  // The largest first. Called with the lock held.
+  void drop_down_to(size_t most) {
+    while (count_.kept_bytes > most && !free_.empty()) {
+      const auto largest = std::prev(free_.end());
+      drop(largest->second.back());
+      count_.kept_bytes -= largest->first;
+      largest->second.pop_back();
+      if (largest->second.empty()) free_.erase(largest);
+    }
+  }
+
+  static void drop(void* data) { std::free(static_cast<char*>(data) - kAlignment); }  // NOLINT(cppcoreguidelines-no-malloc)
+
+  std::mutex mutex_;
+  std::map<size_t, std::vector<void*>> free_;  // by size
+  TensorMemory count_;
+};
+
+}  // namespace
+
+void keep_tensor_memory() { c10::SetCPUAllocator(&KeptMemory::only(), /*priority=*/1); }
+
+TensorMemory tensor_memory() { return KeptMemory::only().count(); }
+
+}  // namespace hinge

@@ -1,0 +1,65 @@
+// Memory of tensors is used again for the next tensor of about its size, and what lies unused stays bounded.
+#include "ops/tensor_memory.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace hinge {
+namespace {
+
+at::Tensor bytes(int64_t n) { return at::empty({n}, at::kByte); }
+
+TEST(TensorMemory, IsUsedAgain) {
+  keep_tensor_memory();
+  const TensorMemory before = tensor_memory();
+  const void* first = nullptr;
+  {
+    const at::Tensor tensor = bytes(10 << 20);
+    first = tensor.data_ptr();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 64, 0u);
+    EXPECT_GE(tensor_memory().live_bytes, before.live_bytes + (10 << 20));
+  }
+  EXPECT_EQ(tensor_memory().live_bytes, before.live_bytes);
+  EXPECT_GE(tensor_memory().kept_bytes, static_cast<size_t>(10 << 20));
+  EXPECT_EQ(bytes((10 << 20) - 1000).data_ptr(), first) << "a little smaller: the same block";
+  EXPECT_NE(bytes(7 << 20).data_ptr(), first) << "much smaller: another one";
+}
+
+TEST(TensorMemory, SmallAndEmptyTensorsAreNotKept) {
+  keep_tensor_memory();
+  const TensorMemory before = tensor_memory();
+  { const at::Tensor small = bytes(100), empty = bytes(0); }
+  EXPECT_EQ(tensor_memory().kept_bytes, before.kept_bytes);
+  EXPECT_EQ(tensor_memory().live_bytes, before.live_bytes);
+}
+
+TEST(TensorMemory, WhatLiesUnusedStaysBounded) {
+  keep_tensor_memory();
+  // Ever new sizes: never touched, so that they take no real memory.
+  for (int64_t n = 100 << 20; n < (900LL << 20); n += 100 << 20) bytes(n);
+  EXPECT_LE(tensor_memory().kept_bytes, static_cast<size_t>(256 << 20) + (900U << 20));
+  bytes(1);
+  for (int64_t n = 33 << 20; n < (66 << 20); n += 5 << 20) bytes(n);
+  EXPECT_LE(tensor_memory().kept_bytes, static_cast<size_t>(256 + 70) << 20);
+}
+
+TEST(TensorMemory, ThreadsShareIt) {
+  keep_tensor_memory();
+  const TensorMemory before = tensor_memory();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      for (int i = 0; i < 200; ++i) {
+        const at::Tensor a = bytes((64 << 10) * (1 + (i + t) % 7));
+        a.fill_(t);
+        ASSERT_EQ(a[-1].item<uint8_t>(), t) << "two tensors in one block";
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tensor_memory().live_bytes, before.live_bytes);
+}
+
+}  // namespace
+}  // namespace hinge
