@@ -8,11 +8,14 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "support/config.h"
+#include "train/task_kind.h"
+#include "train/translation_trainer.h"
 #include "train/vit_trainer.h"
 
 namespace hinge::cli {
@@ -40,38 +43,79 @@ std::string default_folder(const std::string& config) {
   return "runs/" + std::filesystem::path(config).stem().string() + "-" + time;
 }
 
-int train(const Options& options) {
-  if (options.help_config) {
-    fmt::print("{}", support::describe_config(train::VitTrainConfig{}));
-    return 0;
+// The config of a file with the changes of --set.
+template <class Config> Config read_config(const Options& options) {
+  Config config;
+  support::read_config(config, options.config);
+  for (const std::string& assignment : options.set) support::override_config(config, assignment);
+  return config;
+}
+
+// The keys of a file's config with its values, or, of a task, with their
+// defaults; without either, of all tasks.
+int help_config(const Options& options) {
+  bool any = false;
+  const auto describe = [&](train::TaskKind kind, const auto& defaults) {
+    using Config = std::decay_t<decltype(defaults)>;
+    for (const auto& [word, of_word] : config_words(kind)) {
+      if (of_word != kind) continue;
+      const bool named = options.config == word, is_file = std::filesystem::exists(options.config);
+      if (!options.config.empty() && !named && (!is_file || train::task_of_config(options.config) != kind)) continue;
+      if (options.config.empty()) fmt::print("{}# task = \"{}\"\n", any ? "\n" : "", word);
+      fmt::print("{}", support::describe_config(options.config.empty() || named ? defaults : read_config<Config>(options)));
+      any = true;
+    }
+  };
+  describe(train::TaskKind::vit, train::VitTrainConfig{});
+  describe(train::TaskKind::translation, train::TranslationTrainConfig{});
+  if (!any)
+    throw UsageError(
+        fmt::format("--help-config takes a config or a task (vit, "
+                    "translation), but '{}' is neither",
+                    options.config));
+  return 0;
+}
+
+train::TrainResult begin(const Options& options, const std::string& folder) {
+  if (train::task_of_config(options.config) == train::TaskKind::translation) {
+    const auto config = read_config<train::TranslationTrainConfig>(options);
+    fmt::print(stderr, "Training into {}\n", folder);
+    return train::train_translation(config, folder, stop_asked);
   }
+  const auto config = read_config<train::VitTrainConfig>(options);
+  fmt::print(stderr, "Training into {}\n", folder);
+  return train::train_vit(config, folder, stop_asked);
+}
+
+train::TrainResult go_on(const std::string& folder) {
+  if (!train::is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
+  return train::task_of_config(train::config_path(folder)) == train::TaskKind::translation ? train::resume_translation(folder, stop_asked)
+                                                                                           : train::resume_vit(folder, stop_asked);
+}
+
+int train(const Options& options) {
+  if (options.help_config) return help_config(options);
   if (options.config.empty() == options.resume.empty())
-    throw UsageError("hinge train takes a config (configs/vit/fashion.toml) or --resume RUN, and only one of them");
+    throw UsageError(
+        "hinge train takes a config (configs/vit/fashion.toml) or "
+        "--resume RUN, and only one of them");
   if (!options.resume.empty() && (!options.set.empty() || !options.out.empty()))
-    throw UsageError("--resume goes on with the config stored in the run: it takes no --set and no --out");
+    throw UsageError(
+        "--resume goes on with the config stored in the run: it "
+        "takes no --set and no --out");
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
 
-  std::string folder = options.resume;
-  train::TrainResult result;
-  if (folder.empty()) {
-    train::VitTrainConfig config;
-    support::read_config(config, options.config);
-    for (const std::string& assignment : options.set) support::override_config(config, assignment);
-    folder = options.out.empty() ? default_folder(options.config) : options.out;
-    fmt::print(stderr, "Training into {}\n", folder);
-    result = train::train_vit(config, folder, stop_asked);
-  } else {
-    result = train::resume_vit(folder, stop_asked);
-  }
+  const std::string folder = !options.resume.empty() ? options.resume : options.out.empty() ? default_folder(options.config) : options.out;
+  const train::TrainResult result = options.resume.empty() ? begin(options, folder) : go_on(folder);
   if (!result.finished) {
     fmt::print("Stopped after step {} of {}. Go on with: hinge train --resume {}\n", result.step, result.steps, folder);
     return 0;
   }
   fmt::print(
-      "Done: accuracy {:.2f}% (best {:.2f}%) after {} steps; {:.0f} images/s, {:.1f}% of the time waiting for images; {:.1f} M parameters, "
-      "{} MB.\n",
-      100 * result.accuracy, 100 * result.best, result.steps, result.images_per_second, 100 * result.waiting_share,
+      "Done: {} after {} steps; {:.0f} {}/s, {:.1f}% of the time "
+      "waiting for {}; {:.1f} M parameters, {} MB.\n",
+      result.outcome, result.steps, result.items_per_second, result.items, 100 * result.waiting_share, result.items,
       static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20);
   fmt::print("The run: {}\n", folder);
   return 0;
@@ -86,7 +130,9 @@ void add_train(Command parent) {
   command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set model.attention.h=gelu").one_at_a_time();
   command.option("--out", options->out, "FOLDER", "Folder of the new run (default: runs/CONFIG-TIME)");
   command.option("--resume", options->resume, "RUN", "Go on with the run in this folder, from its last checkpoint");
-  command.flag("--help-config", options->help_config, "List all keys of a config with their defaults and exit");
+  command.flag("--help-config", options->help_config,
+               "List all keys of CONFIG, or of a task (vit, translation) with "
+               "their defaults, and exit");
   command.run([options] { return train(*options); });
 }
 

@@ -78,7 +78,7 @@ class Loop {
       const bool last = step_ == settings_.steps;
       show(last);
       if (step_ % settings_.eval_steps == 0 || last) evaluate();
-      if (last && settings_.average > 1) average();
+      if (last && averaged_steps().size() > 1) average();
       if (step_ % settings_.checkpoint_steps == 0 || last) save();
     }
     if (step_ < settings_.steps) save();
@@ -94,7 +94,6 @@ class Loop {
       result.outcome = fmt::format("{} {} (best {})", task_.score_name(), task_.score_text(*score_), task_.score_text(*best_));
     result.items = task_.items(), result.items_per_second = items_per_second();
     result.waiting_share = train_seconds_ > 0 ? task_.waited_seconds() / train_seconds_ : 0;
-    result.accuracy = result.score, result.images_per_second = result.items_per_second;
     result.parameters = task_.parameters().count();
     result.memory_bytes = support::largest_resident_bytes();
     return result;

@@ -77,11 +77,10 @@ struct TrainResult {
   int64_t step = 0, steps = 0;
   double score = 0;  // of the last evaluation
   double best = 0;
-  double accuracy = 0, images_per_second = 0;  // the same for images
-  std::string outcome;                         // score and best for a person
-  std::string items;                           // as the task has it
-  double items_per_second = 0;                 // of all training steps of the run
-  double waiting_share = 0;                    // share of this process's training time in which no batch was ready
+  std::string outcome;          // score and best for a person
+  std::string items;            // as the task has it
+  double items_per_second = 0;  // of all training steps of the run
+  double waiting_share = 0;     // share of this process's training time in which no batch was ready
   int64_t parameters = 0;
   int64_t memory_bytes = 0;  // largest resident size of the process
 };

@@ -1,5 +1,6 @@
-// hinge train as users and accidents meet it: killed at any moment, interrupted, on a full disk, with wrong keys. HINGE_COMMAND is the
-// program's path.
+// hinge train as users and accidents meet it: killed at any moment,
+// interrupted, on a full disk, with wrong keys. HINGE_COMMAND is the program's
+// path.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -17,6 +18,8 @@
 
 #include "support/config.h"
 #include "tiny.h"
+#include "tiny_translation.h"
+#include "train/task_kind.h"
 
 namespace hinge::train {
 namespace {
@@ -78,6 +81,11 @@ class CommandTest : public support::TemporaryFolderTest {
   };
 
   CommandTest() { put("tiny.toml", support::write_config(config())); }
+  explicit CommandTest(TaskKind kind) : CommandTest() {
+    if (kind == TaskKind::vit) return;
+    write_tiny_text(folder_.string());
+    put("tiny.toml", support::write_config(tiny_translation(folder_.string(), kSteps)));
+  }
   static VitTrainConfig config() {
     VitTrainConfig config = tiny(kSteps);
     config.train.checkpoint_every = 0.5;  // 2 steps
@@ -114,7 +122,15 @@ class CommandTest : public support::TemporaryFolderTest {
   static constexpr int64_t kSteps = 60;
 };
 
-TEST_F(CommandTest, KilledAtAnyMomentItEndsWithTheSameBits) {
+// What holds for runs of every kind.
+class AnyRunTest : public CommandTest, public ::testing::WithParamInterface<TaskKind> {
+ protected:
+  AnyRunTest() : CommandTest(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, AnyRunTest, ::testing::Values(TaskKind::vit, TaskKind::translation),
+                         [](const auto& given) { return given.param == TaskKind::vit ? "vit" : "translation"; });
+
+TEST_P(AnyRunTest, KilledAtAnyMomentItEndsWithTheSameBits) {
   const double whole = undisturbed();
   std::mt19937 random(20230914);
   int kills = 0, in_saves = 0;
@@ -144,13 +160,13 @@ TEST_F(CommandTest, KilledAtAnyMomentItEndsWithTheSameBits) {
   EXPECT_GE(in_saves, 3);
   const Ended last = hinge(go_on("run"));
   ASSERT_EQ(last.code, 0) << last.err;
-  EXPECT_TRUE(mentions(last.out, {"Done: accuracy", path("run")}));
+  EXPECT_TRUE(mentions(last.out, {GetParam() == TaskKind::vit ? "Done: accuracy" : "Done: validation loss", path("run")}));
   expect_as_undisturbed("run");
   for (const auto& entry : fs::directory_iterator(path("run/checkpoints")))
     EXPECT_TRUE(entry.path().filename().string().starts_with("step-")) << entry.path();
 }
 
-TEST_F(CommandTest, CtrlCSavesAndSaysHowToGoOn) {
+TEST_P(AnyRunTest, CtrlCSavesAndSaysHowToGoOn) {
   undisturbed();
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string run = "run-" + std::to_string(signal);
@@ -168,7 +184,7 @@ TEST_F(CommandTest, CtrlCSavesAndSaysHowToGoOn) {
   }
 }
 
-TEST_F(CommandTest, AFullDiskLosesNothing) {
+TEST_P(AnyRunTest, AFullDiskLosesNothing) {
   undisturbed();
   {
     Process process(*this, begin("run"));
@@ -180,7 +196,8 @@ TEST_F(CommandTest, AFullDiskLosesNothing) {
   const CheckpointSearch before = latest_checkpoint(path("run"));
   ASSERT_TRUE(before.found);
   const auto weights = fs::file_size(before.found->file("weights.safetensors"));
-  // No file may grow beyond half of the weights: the next save fails in its middle.
+  // No file may grow beyond half of the weights: the next save fails in its
+  // middle.
   const Ended ended = hinge(go_on("run"), [&] {
     const rlimit limit{weights / 2, weights / 2};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -247,6 +264,41 @@ TEST_F(CommandTest, KeysAreSetAndMistakesNamed) {
   expect_error({"train", path("none.toml"), "--out", other}, {path("none.toml")});
   expect_error({"train"}, {"--resume"});
   expect_error({"train", toml, "--resume", path("run")}, {"only one"});
+}
+
+TEST_F(CommandTest, TranslationsAreListedAndCompared) {
+  write_tiny_text(folder_.string());
+  put("words.toml", support::write_config(tiny_translation(folder_.string(), 8)));
+  for (const char* preset : {"reluformer", "softmax"}) {
+    const Ended ended = hinge(
+        {"train", path("words.toml"), "--out", path(std::string("runs/") + preset), "--set", std::string("model.attention=") + preset});
+    ASSERT_EQ(ended.code, 0) << ended.err;
+    EXPECT_TRUE(mentions(ended.err, {"training: 240 pairs", "validation: 40 pairs", "mean of the last 2 checkpoints"}));
+    EXPECT_TRUE(mentions(ended.out, {"Done: validation loss", "tokens/s"}));
+  }
+  const Ended listed = hinge({"runs", path("runs")});
+  EXPECT_EQ(listed.code, 0);
+  EXPECT_TRUE(mentions(listed.out, {"perplexity", "tokens/s", "loss ", "model.encoder.preset", "reluformer", "8/8"}));
+  ASSERT_EQ(hinge({"report", path("runs"), "--out", path("page.html")}).code, 0);
+  EXPECT_TRUE(mentions(content("page.html"), {"<h1>Translation models compared</h1>", "Loss on the validation text", "Perplexity"}));
+
+  ASSERT_EQ(hinge({"train", path("tiny.toml"), "--out", path("runs/images"), "--set", "optim.steps=2"}).code, 0);
+  EXPECT_TRUE(mentions(hinge({"runs", path("runs")}).out, {"images", "softmax"}));
+  const Ended mixed = hinge({"report", path("runs"), "--out", path("page.html")});
+  EXPECT_EQ(mixed.code, 1);
+  EXPECT_TRUE(mentions(mixed.err, {path("runs/images"), path("runs/reluformer"), "one kind"}));
+
+  // Keys are those of the config's task.
+  const Ended wrong = hinge({"train", path("words.toml"), "--out", path("other"), "--set", "optim.batch=3"});
+  EXPECT_TRUE(mentions(wrong.err, {"optim.batch"}));
+  EXPECT_TRUE(mentions(hinge({"train", path("words.toml"), "--help-config"}).out, {"optim.label_smoothing", "data.vocabulary.size", "60"}));
+  EXPECT_TRUE(mentions(hinge({"train", "translation", "--help-config"}).out, {"optim.label_smoothing", "8000"}));
+  EXPECT_EQ(hinge({"train", "vit", "--help-config"}).out.find("label_smoothing"), std::string::npos);
+  EXPECT_TRUE(mentions(hinge({"train", "--help-config"}).out,
+                       {"task = \"vit\"", "model.patch", "task = \"translation\"", "optim.label_smoothing"}));
+  EXPECT_TRUE(mentions(hinge({"train", "translatoin", "--help-config"}).err, {"translatoin", "vit, translation"}));
+  put("unknown.toml", "task = \"translate\"\n");
+  EXPECT_TRUE(mentions(hinge({"train", path("unknown.toml")}).err, {path("unknown.toml"), "translate", "vit"}));
 }
 
 TEST_F(CommandTest, RunsAreListedAndCompared) {

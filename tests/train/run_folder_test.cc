@@ -278,7 +278,8 @@ TEST_F(TaskKindTest, IsReadFromTheConfig) {
   put("b.toml", "task = 'translation'\n[model]\nwidth = 3\n");
   EXPECT_EQ(task_of_config(path("b.toml")), TaskKind::translation);
   put("c.toml", "task = \"translate\"\n");
-  EXPECT_TRUE(mentions(error_of([&] { task_of_config(path("c.toml")); }), {path("c.toml"), "translate", "vit", "did you mean \"translation\""}));
+  EXPECT_TRUE(
+      mentions(error_of([&] { task_of_config(path("c.toml")); }), {path("c.toml"), "translate", "vit", "did you mean \"translation\""}));
   EXPECT_TRUE(mentions(error_of([&] { task_of_config(path("none.toml")); }), {path("none.toml")}));
 }
 

@@ -1,0 +1,269 @@
+// Trainings of translations: they learn, repeat, stop and go on bit for bit,
+// keep their vocabulary, average their last checkpoints.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "support/config.h"
+#include "support/safetensors.h"
+#include "text/batches.h"
+#include "text/source.h"
+#include "tiny.h"
+#include "tiny_translation.h"
+#include "train/translation_run.h"
+
+namespace hinge::train {
+namespace {
+
+using support::error_of;
+using support::mentions;
+
+class TranslationTest : public support::TemporaryFolderTest {
+ protected:
+  TranslationTest() { write_tiny_text(folder_.string()); }
+
+  TranslationTrainConfig tiny(int64_t steps) const { return tiny_translation(folder_.string(), steps); }
+  TrainResult run(const TranslationTrainConfig& config, const std::string& name, int64_t stop_after = -1,
+                  const BleuFunction& bleu = {}) const {
+    std::atomic<bool> stop = false;
+    return train_translation(config, path(name), stop, stopping_at(stop_after, config.optim.steps.value_or(0), stop), bleu);
+  }
+  TrainResult resume(const std::string& name, int64_t stop_after, int64_t steps, const BleuFunction& bleu = {}) const {
+    std::atomic<bool> stop = false;
+    return resume_translation(path(name), stop, stopping_at(stop_after, steps, stop), bleu);
+  }
+};
+
+TEST_F(TranslationTest, LearnsWhatCanBeLearned) {
+  TranslationTrainConfig config = tiny(200);
+  config.model.dropout = 0, config.model.attention_dropout = 0, config.optim.label_smoothing = 0, config.train.eval_every = 4;
+  const TrainResult result = run(config, "run");
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(result.items, "tokens");
+  EXPECT_LT(-result.best, 0.7) << "a word has two tokens: without a look at the source, a token costs about " << std::log(9.0) / 2;
+  EXPECT_TRUE(mentions(result.outcome, {"validation loss"}));
+
+  // The loss is the mean over the tokens of the validation text, one sentence
+  // at a time.
+  const LoadedTranslation loaded = load_translation(path("run"), Which::latest);
+  EXPECT_EQ(loaded.config.model.vocabulary, 60);
+  const at::NoGradGuard guard;
+  double nll = 0;
+  int64_t tokens = 0;
+  const text::Corpus valid(text::read_text(config.data.source, text::Part::valid), loaded.vocabulary, config.data.corpus);
+  ASSERT_EQ(valid.size(), 40);
+  for (int64_t i = 0; i < valid.size(); ++i) {
+    const auto row = [](std::span<const int32_t> ids) { return std::vector<int64_t>(ids.begin(), ids.end()); };
+    std::vector<int64_t> in = row(valid.target(i)), out = in;
+    in.insert(in.begin(), valid.bos()), out.push_back(valid.eos());
+    const models::Seq2SeqOutput output = loaded.model->forward(models::sequences_of({row(valid.source(i))}), models::sequences_of({in}));
+    const at::Tensor log_p = at::log_softmax(output.logits.to(at::kDouble), 1);
+    for (size_t t = 0; t < out.size(); ++t, ++tokens) nll -= log_p[static_cast<int64_t>(t)][out[t]].item<double>();
+  }
+  EXPECT_NEAR(-result.score, nll / static_cast<double>(tokens), 1e-5);
+  const RunStatus status = read_status(path("run"));
+  EXPECT_EQ(status.state, "done");
+  EXPECT_NEAR(status.values.at("perplexity"), std::exp(-result.score), 1e-9);
+}
+
+TEST_F(TranslationTest, StoppingAndGoingOnChangesNoBit) {
+  TranslationTrainConfig config = tiny(24);
+  config.optim.accumulate = 2;
+  run(config, "whole");
+  EXPECT_FALSE(run(config, "parts", 5).finished);
+  EXPECT_EQ(read_status(path("parts")).state, "stopped");
+  EXPECT_EQ(resume("parts", 6, 24).step, 6);
+  EXPECT_EQ(resume("parts", 17, 24).step, 17);
+  EXPECT_EQ(resume("parts", 22, 24).step, 22);
+  EXPECT_TRUE(resume("parts", -1, 24).finished);
+  EXPECT_EQ(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path("parts"), 24));
+  expect_same_metrics(path("whole"), path("parts"));
+  EXPECT_EQ(read_status(path("whole")).best, read_status(path("parts")).best);
+  EXPECT_TRUE(resume("parts", -1, 24).finished);
+  expect_same_metrics(path("whole"), path("parts"));
+
+  config.train.seed = 1;
+  run(config, "other");
+  EXPECT_NE(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path("other"), 24));
+}
+
+TEST_F(TranslationTest, AStepDoesNotDependOnItsParts) {
+  TranslationTrainConfig config = tiny(8);
+  config.model.dropout = 0, config.model.attention_dropout = 0, config.optim.lr = 1e-3;
+  // All the text in one batch, or in as many parts as there are batches of half
+  // the size.
+  config.optim.tokens = 1 << 14, config.optim.steps = 1;
+  run(config, "whole");
+  config.optim.tokens = 8192 / 8;
+  text::BatchOptions options;
+  options.tokens = config.optim.tokens;
+  const auto corpus = std::make_shared<const text::Corpus>(text::read_text(config.data.source, text::Part::train),
+                                                           text::Vocabulary::load(vocabulary_path(path("whole"))), config.data.corpus);
+  const int64_t parts = text::Batches(corpus, options).steps(0);
+  ASSERT_GT(parts, 1);
+  config.optim.accumulate = parts, config.optim.tokens *= parts;
+  run(config, "parts");
+  const support::SafetensorsFile a(latest_checkpoint(path("whole")).found->file("state.safetensors")),
+      b(latest_checkpoint(path("parts")).found->file("state.safetensors"));
+  double most = 0, difference = 0;
+  for (const support::TensorView& tensor : a.tensors()) {
+    if (!tensor.name.starts_with("m.")) continue;
+    const auto *x = static_cast<const float*>(tensor.data), *y = static_cast<const float*>(b.at(tensor.name).data);
+    for (size_t i = 0; i < tensor.elements(); ++i)
+      most = std::max(most, std::abs(static_cast<double>(x[i]))),
+      difference = std::max(difference, std::abs(static_cast<double>(x[i]) - y[i]));
+  }
+  EXPECT_GT(most, 0);
+  EXPECT_LT(difference,
+            0.02 * most);  // L_reg is a mean over rows, not over tokens: it does
+                           // depend on the parts, a little
+}
+
+TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
+  TranslationTrainConfig config = tiny(17);
+  config.train.keep = 20, config.train.checkpoint_every = 0.3;
+  run(config, "run");
+  std::vector<int64_t> steps;
+  for (const auto& entry : std::filesystem::directory_iterator(path("run/checkpoints")))
+    steps.push_back(std::stoll(entry.path().filename().string().substr(5)));
+  std::sort(steps.rbegin(), steps.rend());
+  ASSERT_GT(steps.size(), 3u);
+  const support::SafetensorsFile averaged(checkpoint_of(path("run"), 17).file("averaged.safetensors"));
+  for (const support::TensorView& tensor : averaged.tensors()) {
+    const auto count = static_cast<int64_t>(tensor.elements());
+    at::Tensor sum = at::zeros(count, at::kDouble);
+    for (size_t i = 0; i < 3; ++i) {
+      const support::SafetensorsFile weights(checkpoint_of(path("run"), steps[i]).file("weights.safetensors"));
+      sum += at::from_blob(const_cast<void*>(weights.at(tensor.name).data), {count}, at::kFloat);
+    }
+    EXPECT_TRUE(at::equal((sum / 3).to(at::kFloat), at::from_blob(const_cast<void*>(tensor.data), {count}, at::kFloat))) << tensor.name;
+  }
+
+  // What is loaded: the mean only where it is better.
+  const LoadedTranslation mean = load_translation(path("run"), Which::averaged), best = load_translation(path("run"), Which::best);
+  EXPECT_TRUE(mean.averaged);
+  const double of_mean = mean.checkpoint.state["averaged_score"].get<double>(), of_best = *best_checkpoint(path("run")).found->score;
+  EXPECT_EQ(best.averaged, of_mean > of_best);
+  EXPECT_EQ(read_status(path("run")).best, std::max(of_mean, of_best));
+  const auto first = [](const LoadedTranslation& loaded) { return loaded.model->parameters().all()[0].value; };
+  EXPECT_FALSE(at::equal(first(mean), first(load_translation(path("run"), Which::latest))));
+
+  // Checkpoints that were needed for the mean go with it.
+  config.train.keep = 1;
+  run(config, "few");
+  EXPECT_EQ(last_checkpoint_bytes(path("run"), 17), last_checkpoint_bytes(path("few"), 17));
+  const auto left = std::distance(std::filesystem::directory_iterator(path("few/checkpoints")), std::filesystem::directory_iterator());
+  EXPECT_LE(left, 2) << "the last and the best";
+  config.train.average = 0;
+  run(config, "none");
+  EXPECT_TRUE(
+      mentions(error_of([&] { load_translation(path("none"), Which::averaged); }), {path("none"), "no averaged weights", "train.average"}));
+}
+
+TEST_F(TranslationTest, TheRegulariserPullsTheRowSums) {
+  TranslationTrainConfig config = tiny(60);
+  config.optim.regulariser_weight = 1, config.train.average = 0;
+  const auto last = [&](const char* name) { return support::read_metrics(metrics_path(path(name))).back(); };
+  const auto regulariser = [&](const char* name) {
+    double value = std::nan("");
+    for (const support::MetricRecord& record : support::read_metrics(metrics_path(path(name))))
+      if (const double here = record.number("train/regulariser"); std::isfinite(here)) value = here;
+    return value;
+  };
+  run(config, "strong");
+  config.optim.regulariser_weight = 1e-6;
+  run(config, "weak");
+  EXPECT_LT(regulariser("strong"), 0.7 * regulariser("weak"));
+  // A model that has none trains with the same config, and what is stored says
+  // so.
+  config.model.attention = "softmax", config.optim.steps = 2;
+  run(config, "softmax");
+  EXPECT_TRUE(std::isnan(regulariser("softmax")));
+  EXPECT_FALSE(std::isnan(last("softmax").number("eval/loss")));
+  EXPECT_EQ(load_translation(path("softmax"), Which::latest).config.optim.regulariser_weight, 0);
+}
+
+TEST_F(TranslationTest, BleuIsAskedFor) {
+  TranslationTrainConfig config = tiny(4);
+  config.train.bleu_sentences = 3, config.train.average = 0;
+  EXPECT_TRUE(mentions(error_of([&] { run(config, "run"); }), {"train.bleu_sentences", "set it to 0"}));
+  int asked = 0;
+  const BleuFunction bleu = [&](const models::Seq2Seq&, const text::Vocabulary& vocabulary, const std::vector<std::string>& sources,
+                                const std::vector<std::string>& references) {
+    EXPECT_EQ(sources.size(), 3u);
+    EXPECT_EQ(references.size(), 3u);
+    EXPECT_EQ(vocabulary.decode(vocabulary.encode(references[0])), references[0]);
+    return 12.0 + ++asked;
+  };
+  run(config, "run", -1, bleu);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(read_status(path("run")).values.at("bleu"), 13);
+}
+
+TEST_F(TranslationTest, ARunKeepsItsVocabulary) {
+  TranslationTrainConfig config = tiny(12);
+  run(config, "run", 6);
+  const std::string bytes = content("run/vocabulary.model");
+  config.data.vocabulary.size = 50;
+  run(config, "other", 1);
+  put("run/vocabulary.model", content("other/vocabulary.model"));
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 12); }), {path("run"), "60", "50"}));
+  EXPECT_TRUE(mentions(error_of([&] { load_translation(path("run"), Which::latest); }), {path("run"), "60", "50"}));
+  put("run/vocabulary.model", bytes);
+  EXPECT_TRUE(resume("run", -1, 12).finished);
+
+  // A given vocabulary is taken as it is.
+  put("given.model", bytes);
+  config.data.vocabulary_file = path("given.model");
+  run(config, "given");
+  EXPECT_EQ(content("given/vocabulary.model"), bytes);
+}
+
+TEST_F(TranslationTest, ALossThatIsNoNumberStopsTheRun) {
+  TranslationTrainConfig config = tiny(20);
+  config.optim.lr = 1e18, config.optim.warmup_steps = 0;
+  const std::string message = error_of([&] { run(config, "run"); });
+  EXPECT_TRUE(mentions(message, {"became", "in step", "the first that", "checkpoint"}));
+  EXPECT_EQ(read_status(path("run")).state, "failed");
+  EXPECT_EQ(read_status(path("run")).message, message);
+}
+
+TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
+  const auto message = [&](const auto& change) {
+    TranslationTrainConfig config = tiny(4);
+    change(config);
+    const std::string text = error_of([&] { run(config, "run"); });
+    EXPECT_FALSE(std::filesystem::exists(path("run"))) << text;
+    return text;
+  };
+  using Config = TranslationTrainConfig;
+  EXPECT_TRUE(mentions(message([](Config& c) { c.model.vocabulary = 61; }), {"model.vocabulary is 61", "60 tokens"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.lr = 0; }), {"optim.lr"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.accumulate = 0; }), {"optim.accumulate", "0"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.label_smoothing = 1; }), {"optim.label_smoothing"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_weight = -1; }), {"optim.regulariser_weight"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.steps = 0; }), {"no step to train"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.tokens = 3; }), {"token"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.data.corpus.longest = 65; }), {"model.max_length 64", "data.longest_tokens 65"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere"; }), {"nowhere"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.data.vocabulary.size = 30000; }), {"30000"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.model.attention = "rleu"; }), {"rleu"}));
+  EXPECT_TRUE(mentions(error_of([&] { resume("nothing", -1, 1); }), {path("nothing"), "not a run"}));
+}
+
+TEST_F(TranslationTest, ChangedTextIsSaid) {
+  run(tiny(12), "run", 6);
+  put("train.en", content("train.en") + "one two\n");
+  put("train.de", content("train.de") + "zwei eins\n");
+  std::string said;
+  std::atomic<bool> stop = false;
+  support::ProgressOutput output = stopping_at(-1, 12, stop);
+  output.write = [&](std::string_view text) { said += text; };
+  EXPECT_TRUE(resume_translation(path("run"), stop, output).finished);
+  EXPECT_TRUE(mentions(said, {"training: 241 pairs", "not the one that this run began with"}));
+}
+
+}  // namespace
+}  // namespace hinge::train
