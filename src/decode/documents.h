@@ -1,0 +1,22 @@
+// Documents as models of documents read them: consecutive sentences of a document, up to a number of tokens. The counterpart of what
+// text/corpus.h cuts for training.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace hinge::decode {
+
+// Lines [first, first + lines), none of them blank.
+struct DocumentPart {
+  size_t first = 0, lines = 0;
+  bool operator==(const DocumentPart&) const = default;
+};
+
+// Blank lines end documents. tokens[i] is the number of pieces of line i; a part has at most `most` of them with its end token, unless a
+// single line has more.
+std::vector<DocumentPart> cut_documents(const std::vector<std::string_view>& lines, const std::vector<int64_t>& tokens, int64_t most);
+
+}  // namespace hinge::decode

@@ -1,0 +1,33 @@
+// Fills the empty entries of message catalogues (.po): what is around the translation itself, such as hot keys, paragraphs and the choice
+// of a translation whose format codes are right.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "text/po.h"
+
+namespace hinge::decode {
+
+// Of each text some translations, best first.
+using TranslateTexts = std::function<std::vector<std::vector<std::string>>(const std::vector<std::string>& texts)>;
+
+struct PoReport {
+  int64_t messages = 0, empty = 0, filled = 0;
+  std::vector<int64_t> format_codes_differ, untranslated;  // lines of entries that stay empty
+};
+
+// Texts are given to `translate` as the catalogues that models are trained on have them (text/catalogues.h): without hot keys, which the
+// translation gets back, and with single spaces. Paragraphs and indented or itemised lines of a message are translated one by one, and what
+// is between them stays. The first translation that has the format codes of its source is taken; an entry stays empty if there is none.
+PoReport fill_po(text::PoFile& file, const TranslateTexts& translate);
+
+// A message as what is translated, with what stands before each piece and behind the last: before[0] text[0] before[1] ... before[n].
+struct MessageParts {
+  std::vector<std::string> before, texts;  // one more of the first
+};
+MessageParts split_message(const std::string& message);
+
+}  // namespace hinge::decode

@@ -1,0 +1,121 @@
+#include "decode/translator.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "ops/parallel.h"
+#include "text/score.h"
+#include "text/unicode.h"
+
+namespace hinge::decode {
+namespace {
+
+at::Tensor tensor_of(std::span<const int64_t> values) { return at::tensor(at::ArrayRef<int64_t>(values.data(), values.size()), at::kLong); }
+
+// The decoder with what it has read so far.
+class ModelSteps : public StepFunction {
+ public:
+  ModelSteps(const models::Seq2Seq& model, const models::Sequences& source) : model_(model), state_(model.encode(source)) {}
+
+  const float* step(std::span<const int64_t> tokens) override {
+    logits_ = model_.step(tensor_of(tokens), state_).contiguous();
+    return logits_.data_ptr<float>();
+  }
+  void reorder(std::span<const int64_t> indices) override { model_.reorder(state_, tensor_of(indices)); }
+
+ private:
+  const models::Seq2Seq& model_;
+  models::DecodeState state_;
+  at::Tensor logits_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, const std::vector<Source>& sources,
+                                                  const SearchProblem& problem, const SearchOptions& options, SearchCounts* counts) {
+  const at::NoGradGuard guard;
+  std::vector<std::vector<int64_t>> rows;
+  for (const Source& source : sources) rows.emplace_back(source.begin(), source.end());
+  ModelSteps steps(model, models::sequences_of(rows));
+  AtenParallel parallel;
+  return search(steps, problem, options, parallel, counts);
+}
+
+Translator::Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options)
+    : model_(model), vocabulary_(vocabulary), options_(options) {
+  check(options_.search);
+  if (!(options_.length_factor >= 0 && std::isfinite(options_.length_factor)) || options_.length_extra < 0 ||
+      options_.length_factor + static_cast<double>(options_.length_extra) <= 0)
+    throw std::runtime_error(
+        fmt::format("translations of at most {} times the source's tokens and {} more cannot be: neither may be negative, "
+                    "nor both 0",
+                    options_.length_factor, options_.length_extra));
+  if (options_.batch_tokens < 1)
+    throw std::runtime_error(fmt::format("batches of {} tokens cannot be: give at least 1", options_.batch_tokens));
+}
+
+Source Translator::encode(std::span<const std::string_view> sentences) const {
+  Source source;
+  for (const std::string_view sentence : sentences) {
+    const std::vector<int32_t> ids = vocabulary_.encode(sentence);
+    source.insert(source.end(), ids.begin(), ids.end());
+  }
+  source.push_back(vocabulary_.eos());
+  const int64_t longest = model_.config().max_length;
+  if (static_cast<int64_t>(source.size()) > longest)
+    throw std::runtime_error(
+        fmt::format("has {} tokens, but the model reads at most {} (its model.max_length); split it", source.size(), longest));
+  return source;
+}
+
+std::vector<std::vector<Translation>> Translator::translate(const std::vector<Source>& sources, const Progress& progress) const {
+  std::vector<std::vector<Translation>> translations(sources.size());
+  std::vector<size_t> wanted;
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].size() > 1)
+      wanted.push_back(i), lengths.push_back(static_cast<int64_t>(sources[i].size()));
+    else
+      translations[i].emplace_back();
+  }
+  auto done = static_cast<int64_t>(sources.size() - wanted.size());
+  SearchProblem problem{vocabulary_.size(), vocabulary_.bos(), vocabulary_.eos(), {vocabulary_.bos(), vocabulary_.unk()}, {}};
+  if (vocabulary_.pad() >= 0) problem.forbidden.push_back(vocabulary_.pad());
+  for (const std::vector<size_t>& batch : batches_by_length(lengths, options_.batch_tokens)) {
+    std::vector<Source> group;
+    problem.longest.clear();
+    for (const size_t i : batch) {
+      group.push_back(sources[wanted[i]]);
+      const double most = options_.length_factor * static_cast<double>(lengths[i]) + static_cast<double>(options_.length_extra);
+      const auto limit = static_cast<double>(model_.config().max_length);
+      problem.longest.push_back(std::max<int64_t>(1, static_cast<int64_t>(std::min(most, limit))));
+    }
+    const std::vector<std::vector<Hypothesis>> found = decode_batch(model_, group, problem, options_.search);
+    for (size_t i = 0; i < batch.size(); ++i)
+      for (const Hypothesis& one : found[i])
+        // Pieces of bytes can spell line ends.
+        translations[wanted[batch[i]]].push_back(
+            {text::collapse_spaces(vocabulary_.decode(one.tokens)), one.score, one.log_probability, one.tokens});
+    done += static_cast<int64_t>(batch.size());
+    if (progress) progress(done, static_cast<int64_t>(sources.size()));
+  }
+  return translations;
+}
+
+double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<std::string>& sources,
+                   const std::vector<std::string>& references) {
+  TranslationOptions options;
+  options.search.beam = 1;
+  const Translator translator(model, vocabulary, options);
+  std::vector<Source> encoded;
+  for (const std::string& source : sources) encoded.push_back(translator.encode(source));
+  std::vector<std::string> translated;
+  for (std::vector<Translation>& best : translator.translate(encoded)) translated.push_back(std::move(best.at(0).text));
+  return text::bleu({translated.begin(), translated.end()}, {references.begin(), references.end()}).score;
+}
+
+}  // namespace hinge::decode

@@ -1,0 +1,64 @@
+// Translation of texts with a trained model: pieces, batches by length, search, text again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "decode/beam_search.h"
+#include "models/seq2seq.h"
+#include "text/vocabulary.h"
+
+namespace hinge::decode {
+
+struct TranslationOptions {
+  SearchOptions search;
+  double length_factor = 1.5;   // a translation has at most length_factor * (tokens of the source) + length_extra tokens,
+  int64_t length_extra = 20;    // and never more than the model can write
+  int64_t batch_tokens = 1024;  // source tokens that are translated at once
+};
+
+struct Translation {
+  std::string text;
+  double score = 0, log_probability = 0;
+  std::vector<int32_t> ids;  // its pieces, without the end token
+};
+
+// A text as the model reads it: its pieces, and the end token.
+using Source = std::vector<int32_t>;
+
+class Translator {
+ public:
+  // Keeps references to both. Throws std::runtime_error for options that are not allowed.
+  Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options);
+
+  const TranslationOptions& options() const { return options_; }
+
+  // Throws std::runtime_error if the model cannot read that many tokens. Several sentences are one document.
+  Source encode(std::string_view text) const { return encode(std::span(&text, 1)); }
+  Source encode(std::span<const std::string_view> sentences) const;
+
+  // Of each source its best translations, best first, in the order of the sources. A source without pieces has one translation, which is
+  // empty. `progress` is called with the number of sources that are done.
+  using Progress = std::function<void(int64_t done, int64_t all)>;
+  std::vector<std::vector<Translation>> translate(const std::vector<Source>& sources, const Progress& progress = {}) const;
+
+ private:
+  const models::Seq2Seq& model_;
+  const text::Vocabulary& vocabulary_;
+  TranslationOptions options_;
+};
+
+// The hypotheses behind them: `sources` with their end tokens, none of them empty.
+std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, const std::vector<Source>& sources,
+                                                  const SearchProblem& problem, const SearchOptions& options,
+                                                  SearchCounts* counts = nullptr);
+
+// BLEU of greedy translations, for evaluations in training (train::BleuFunction).
+double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<std::string>& sources,
+                   const std::vector<std::string>& references);
+
+}  // namespace hinge::decode

@@ -1,0 +1,92 @@
+#include "experiment/heat_map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <string_view>
+
+#include "experiment/markup.h"
+
+namespace hinge::experiment {
+namespace {
+
+constexpr double kCell = 18, kText = 12, kTitle = 16, kMargin = 16, kLine = 20;
+
+double text_width(std::string_view text, double size) {
+  const auto letters = std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return 0.61 * size * static_cast<double>(letters);
+}
+
+double widest(const std::vector<std::string>& names) {
+  double width = 0;
+  for (const std::string& name : names) width = std::max(width, text_width(name, kText));
+  return width;
+}
+
+// From white over blue to a dark blue: the same order in grey.
+std::string colour_of(double share) {
+  constexpr std::array<std::array<double, 3>, 3> kStops = {{{255, 255, 255}, {74, 144, 198}, {8, 33, 84}}};
+  const double at = std::clamp(share, 0.0, 1.0) * 2;
+  const size_t stop = at < 1 ? 0 : 1;
+  const auto channel = [&](size_t c) {
+    return std::lround(kStops[stop][c] + (kStops[stop + 1][c] - kStops[stop][c]) * (at - static_cast<double>(stop)));
+  };
+  return fmt::format("#{:02X}{:02X}{:02X}", channel(0), channel(1), channel(2));
+}
+
+}  // namespace
+
+std::string render(const HeatMap& map) {
+  const size_t columns = map.columns.size(), rows = map.rows.size();
+  if (columns == 0 || rows == 0) throw std::invalid_argument("heat map: it has no rows or no columns");
+  if (map.values.size() != columns * rows)
+    throw std::invalid_argument(fmt::format("heat map: {} values for {} rows and {} columns", map.values.size(), rows, columns));
+  if (!std::all_of(map.values.begin(), map.values.end(), [](double value) { return std::isfinite(value); }))
+    throw std::invalid_argument("heat map: a value is not finite");
+
+  const double left = kMargin + kLine + widest(map.rows) + 8, head = kMargin + kTitle + (map.subtitle.empty() ? 0 : kLine) + kLine;
+  const double top = head + widest(map.columns) + 12;
+  const double right = left + kCell * static_cast<double>(columns), bottom = top + kCell * static_cast<double>(rows);
+  const double width = std::max({right, kMargin + text_width(map.title, kTitle), kMargin + text_width(map.subtitle, kText)}) + kMargin;
+  const double height = bottom + kMargin;
+
+  std::string svg =
+      fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" role="img" )"
+                  R"(font-family="'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif" font-size="{2}">)"
+                  "\n<title>{3}</title>\n"
+                  R"(<rect width="100%" height="100%" fill="#FFFFFF"/>)"
+                  "\n",
+                  width, height, kText, escaped(map.title));
+  const auto text = [&](double x, double y, std::string_view content, const char* more) {
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#333333\"{}>{}</text>\n", x, y, more, escaped(content));
+  };
+  text(kMargin, kMargin + kTitle - 3, map.title, R"( font-size="16" font-weight="600")");
+  if (!map.subtitle.empty()) text(kMargin, kMargin + kTitle + kLine - 3, map.subtitle, "");
+  text((left + right) / 2, head, map.x_label, R"( text-anchor="middle" font-style="italic")");
+  const std::string turned = fmt::format(R"svg( text-anchor="middle" font-style="italic" transform="rotate(-90 {:.1f} {:.1f})")svg",
+                                         kMargin + kText, (top + bottom) / 2);
+  text(kMargin + kText, (top + bottom) / 2, map.y_label, turned.c_str());
+  for (size_t c = 0; c < columns; ++c) {
+    const double x = left + kCell * (static_cast<double>(c) + 0.5) + 4, y = top - 5;
+    text(x, y, map.columns[c], fmt::format(R"svg( transform="rotate(-90 {:.1f} {:.1f})")svg", x, y).c_str());
+  }
+  for (size_t r = 0; r < rows; ++r) text(left - 6, top + kCell * (static_cast<double>(r) + 0.5) + 4, map.rows[r], R"( text-anchor="end")");
+
+  const double largest = std::max(0.0, *std::max_element(map.values.begin(), map.values.end()));
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < columns; ++c) {
+      const double value = map.values[r * columns + c];
+      if (value <= 0) continue;
+      svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"{}\"><title>{} → {}: {:.4g}</title></rect>\n",
+                         left + kCell * static_cast<double>(c), top + kCell * static_cast<double>(r), kCell, kCell,
+                         colour_of(value / largest), escaped(map.rows[r]), escaped(map.columns[c]), value);
+    }
+  svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"none\" stroke=\"#999999\"/>\n", left, top,
+                     right - left, bottom - top);
+  return svg + "</svg>\n";
+}
+
+}  // namespace hinge::experiment

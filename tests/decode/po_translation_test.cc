@@ -1,0 +1,106 @@
+// Filling catalogues by a made-up translation: capital letters.
+#include "decode/po_translation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace hinge::decode {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+std::string header() {
+  return "msgid \"\"\nmsgstr \"\"\n\"Content-Type: text/plain; charset=UTF-8\\n\"\n\"Plural-Forms: nplurals=2; plural=(n != 1);\\n\"\n\n";
+}
+
+std::string upper(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return text;
+}
+
+// %s becomes %S in the first translation, which is wrong; the second keeps it.
+std::vector<Texts> capitals(const Texts& texts) {
+  std::vector<Texts> all;
+  for (const std::string& text : texts) {
+    std::string kept = upper(text);
+    for (size_t at = kept.find("%S"); at != kept.npos; at = kept.find("%S", at + 1)) kept[at + 1] = 's';
+    all.push_back({upper(text), kept});
+  }
+  return all;
+}
+
+TEST(PoTranslation, FillsWhatIsEmptyAndNothingElse) {
+  const std::string translated = "#: a.c:1\nmsgid \"done\"\nmsgstr \"erledigt\"\n\n";
+  const std::string before = header() + translated + "msgid \"open\"\nmsgstr \"\"\n\n#, c-format\nmsgid \"open %s\\n\"\nmsgstr \"\"\n";
+  text::PoFile file(before, "x.po");
+  const PoReport report = fill_po(file, capitals);
+  EXPECT_EQ(report.messages, 3);
+  EXPECT_EQ(report.empty, 2);
+  EXPECT_EQ(report.filled, 2);
+  EXPECT_EQ(file.text(), header() + translated +
+                             "#, fuzzy\nmsgid \"open\"\nmsgstr \"OPEN\"\n\n#, fuzzy, c-format\nmsgid \"open %s\\n\"\n"
+                             "msgstr \"OPEN %s\\n\"\n");
+}
+
+TEST(PoTranslation, WrongFormatCodesStayEmptyAndAreCounted) {
+  const std::string before = header() + "#, c-format\nmsgid \"%s is %d\"\nmsgstr \"\"\n\nmsgid \"nothing\"\nmsgstr \"\"\n";
+  text::PoFile file(before, "x.po");
+  const PoReport report = fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"%s is %d", "nothing"}));
+    return std::vector<Texts>{{"%s ist", "das ist %d"}, {" "}};
+  });
+  EXPECT_EQ(report.filled, 0);
+  EXPECT_EQ(report.format_codes_differ, std::vector<int64_t>{7});
+  EXPECT_EQ(report.untranslated, std::vector<int64_t>{10});
+  EXPECT_EQ(file.text(), before);
+}
+
+TEST(PoTranslation, HotKeysAreTakenOutAndPutBack) {
+  text::PoFile file(header() + "msgid \"E_xit now\"\nmsgstr \"\"\n\nmsgid \"&File\"\nmsgstr \"\"\n\nmsgid \"_save %s\"\nmsgstr \"\"\n",
+                    "x.po");
+  fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"Exit now", "File", "save %s"}));
+    return std::vector<Texts>{{"Jetzt beenden"}, {"Datei"}, {"%s"}};
+  });
+  EXPECT_NE(file.text().find("msgstr \"_Jetzt beenden\""), std::string::npos) << file.text();
+  EXPECT_NE(file.text().find("msgstr \"&Datei\""), std::string::npos) << file.text();
+  EXPECT_NE(file.text().find("msgstr \"%s\""), std::string::npos) << "the mark must not get into the code\n" << file.text();
+}
+
+TEST(PoTranslation, PluralFormsAndEqualTextsAreTranslatedOnce) {
+  text::PoFile file(header() +
+                        "msgid \"a file\"\nmsgid_plural \"%d files\"\nmsgstr[0] \"\"\nmsgstr[1] \"\"\n\n"
+                        "msgctxt \"menu\"\nmsgid \"a file\"\nmsgstr \"\"\n",
+                    "x.po");
+  const PoReport report = fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"a file", "%d files"}));
+    return std::vector<Texts>{{"eine Datei"}, {"%d Dateien"}};
+  });
+  EXPECT_EQ(report.filled, 2);
+  EXPECT_NE(file.text().find("msgstr[0] \"eine Datei\"\nmsgstr[1] \"%d Dateien\"\n"), std::string::npos) << file.text();
+}
+
+TEST(PoTranslation, MessagesKeepTheirShape) {
+  const auto joined = [](const MessageParts& parts) {
+    std::string text;
+    for (size_t i = 0; i < parts.texts.size(); ++i) text += parts.before[i] + "<" + parts.texts[i] + ">";
+    return text + parts.before.back();
+  };
+  EXPECT_EQ(joined(split_message("one line")), "<one line>");
+  EXPECT_EQ(joined(split_message("a long\nline that\nis wrapped\n")), "<a long line that is wrapped>\n");
+  EXPECT_EQ(joined(split_message("first\n\nsecond\nmore\n")), "<first>\n\n<second more>\n");
+  EXPECT_EQ(joined(split_message("Usage: x\n  -a  all\n  -b  both\n")), "<Usage: x>\n  <-a  all>\n  <-b  both>\n");
+  EXPECT_EQ(joined(split_message("things:\n- one\n- two\nof them")), "<things:>\n<- one>\n<- two of them>");
+  EXPECT_EQ(joined(split_message("\n\n x \n")), "\n\n <x> \n");
+  EXPECT_EQ(joined(split_message("\n")), "\n");
+  EXPECT_EQ(joined(split_message("")), "");
+
+  text::PoFile file(header() + "msgid \"\"\n\"Usage: x\\n\"\n\"  -a   all\\n\"\nmsgstr \"\"\n", "x.po");
+  fill_po(file, capitals);
+  EXPECT_NE(file.text().find("msgstr \"\"\n\"USAGE: X\\n\"\n\"  -A ALL\\n\"\n"), std::string::npos) << file.text();
+}
+
+}  // namespace
+}  // namespace hinge::decode
