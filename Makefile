@@ -79,7 +79,7 @@ python: python-deps $(VENV)/hinge.stamp ## The Python package in a virtual envir
 
 # What reads the files of a run in the tests.
 $(VENV)/readers.stamp: $(VENV)/torch.stamp
-	@$(STEP) "Adding tensorboard and safetensors to it" build/python/readers.log bash -c '$(VENV)/bin/pip install tensorboard safetensors && touch $@'
+	@$(STEP) "Adding tensorboard, safetensors and sacrebleu to it" build/python/readers.log bash -c '$(VENV)/bin/pip install tensorboard safetensors sacrebleu && touch $@'
 
 .PHONY: test-python
 test-python: python $(VENV)/readers.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it

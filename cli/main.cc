@@ -33,6 +33,7 @@ int parse_and_run(int argc, char** argv) {
   add_attend(root);
   add_probe(root);
   add_weights(root);
+  add_score(root);
   add_bench(root);
 
   if (argc < 2) {

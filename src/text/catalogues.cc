@@ -1,6 +1,8 @@
 // Reads all catalogues of a language, cleans their messages, splits them.
 #include "text/catalogues.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -36,16 +38,14 @@ std::map<std::string, std::string> find_catalogues(const CatalogueOptions& optio
     if (entry.path().extension() == ".mo") found[entry.path().stem().string()] = entry.path().string();
   if (!found.empty()) return found;
 
-  std::string others;
+  std::set<std::string> others;
   for (const fs::directory_entry& entry : fs::directory_iterator(options.root, error)) {
     std::error_code ignored;
-    if (fs::exists(entry.path() / "LC_MESSAGES", ignored) && others.size() < 200)
-      others += (others.empty() ? "" : ", ") + entry.path().filename().string();
+    if (fs::exists(entry.path() / "LC_MESSAGES", ignored)) others.insert(entry.path().filename().string());
   }
   throw TextError(folder_of(options, language).string(), 0,
-                  fmt::format("holds no catalogues (.mo) of '{}'; {}", language,
-                              others.empty() ? "no other language is there either: install programs with translations, such as git or gcc-12-locales"
-                                             : fmt::format("there are: {}", others)));
+                  others.empty() ? "holds no catalogues (.mo); install programs with translations, such as git or gcc-12-locales"
+                                 : fmt::format("holds no catalogues (.mo) of '{}'; there are: {}", language, fmt::join(others, ", ")));
 }
 
 // A message in one language: as it is for one thing, and if it counts things for many.
@@ -54,8 +54,16 @@ struct Wording {
   std::optional<std::string> many;
 };
 
+// Before msgctxt there was "context|message", which the program cuts off where no translation is found.
+std::string without_old_context(const std::string& id, const std::string& translation) {
+  const size_t bar = id.find('|');
+  const bool old = bar != std::string::npos && id.find('|', bar + 1) == std::string::npos && translation.find('|') == std::string::npos;
+  return old ? id.substr(bar + 1) : id;
+}
+
 Wording english(const Message& message) {
-  return message.plural.empty() ? Wording{message.id, {}} : Wording{message.id, message.plural};
+  if (message.plural.empty()) return {without_old_context(message.id, message.forms.front()), {}};
+  return {message.id, message.plural};
 }
 
 Wording translated(const Message& message, const PluralForms& plurals) {
@@ -97,10 +105,6 @@ class Collector {
 
   void add(Document& document, std::string source, std::string target, CatalogueText& text) {
     const auto skip = [&](const char* reason) { ++text.skipped[reason]; };
-    if (names_translators(source)) return skip("names of translators");
-    const size_t bar = source.find('|');
-    if (bar != std::string::npos && source.find('|', bar + 1) == std::string::npos && target.find('|') == std::string::npos)
-      source.erase(0, bar + 1);
     source = collapse_spaces(source);
     target = collapse_spaces(target);
     remove_hot_keys(source, target);
@@ -228,16 +232,16 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
       text.messages += static_cast<int64_t>(target.messages.size());
       Document document{name, {}};
       for (const Message& message : target.messages) {
+        if (names_translators(message.id)) {
+          ++text.skipped["names of translators"];
+          continue;
+        }
         Wording from = english(message), to = translated(message, target_plurals);
         if (pair.target == kEnglish) std::swap(from, to);
         if (!others.empty() || !other.messages.empty()) {
           const auto found = others.find(message.context + '\4' + message.id);
           if (found == others.end()) {
             ++text.skipped["in one language only"];
-            continue;
-          }
-          if (names_translators(message.id)) {
-            ++text.skipped["names of translators"];
             continue;
           }
           from = translated(*found->second, other_plurals);

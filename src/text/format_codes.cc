@@ -45,11 +45,10 @@ class Scanner {
     const size_t sign = at_++;
     if (peek() == '%') return ++at_, "%%";
     if (peek() == '(') return named();
-    const std::string meaning = printf_code();
-    if (!meaning.empty()) return meaning;
-    at_ = sign + 1;
-    if (is_one_of(peek(), "<>'")) return fmt::format("%{}", text_[at_++]);  // gcc's quotation marks
-    if (peek() == 'L') ++at_;                                              // Qt: %L1 is %1 in the user's language
+    if (peek() == 'L' && is_ascii_digit(peek(1))) ++at_;  // Qt: %L1 is %1 in the user's language
+    else if (const std::string meaning = printf_code(); !meaning.empty()) return meaning;
+    else at_ = sign + 1;
+    if (peek() != '\0' && is_one_of(peek(), "<>'")) return fmt::format("%{}", text_[at_++]);  // gcc's quotation marks
     if (const std::string_view number = digits(); !number.empty() && number.size() <= 2) return fmt::format("%{}", number);
     at_ = sign + 1;
     return c_format_ ? "%" : "";

@@ -235,10 +235,10 @@ Bleu bleu(const std::vector<std::string_view>& hypotheses, const std::vector<std
   return result;
 }
 
-std::string Bleu::text() const {
+std::string Bleu::details() const {
   const double ratio = reference_length > 0 ? static_cast<double>(hypothesis_length) / static_cast<double>(reference_length) : 0;
-  return fmt::format("BLEU = {:.2f} {:.1f}/{:.1f}/{:.1f}/{:.1f} (BP = {:.3f} ratio = {:.3f} hyp_len = {} ref_len = {})", score, precisions[0],
-                     precisions[1], precisions[2], precisions[3], brevity_penalty, ratio, hypothesis_length, reference_length);
+  return fmt::format("{:.1f}/{:.1f}/{:.1f}/{:.1f} (BP = {:.3f} ratio = {:.3f} hyp_len = {} ref_len = {})", precisions[0], precisions[1],
+                     precisions[2], precisions[3], brevity_penalty, ratio, hypothesis_length, reference_length);
 }
 
 Chrf chrf(const std::vector<std::string_view>& hypotheses, const std::vector<std::string_view>& references, const ChrfOptions& options) {

@@ -23,8 +23,8 @@ struct Bleu {
   double brevity_penalty = 1;
   int64_t hypothesis_length = 0, reference_length = 0;
 
-  // "BLEU = 37.10 68.9/43.2/30.1/21.6 (BP = 1.000 ratio = 1.010 hyp_len = 12097 ref_len = 11978)"
-  std::string text() const;
+  // "68.9/43.2/30.1/21.6 (BP = 1.000 ratio = 1.010 hyp_len = 12097 ref_len = 11978)": sacreBLEU writes it behind the score.
+  std::string details() const;
 };
 
 // BLEU of the corpus: mteval-v13a's tokens, smoothed as there, without effective order. Throws std::runtime_error unless both have the same

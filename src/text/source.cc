@@ -24,7 +24,8 @@ ParallelText read_files(const TextSource& source, const std::string& name) {
   const size_t comma = name.find(',');
   if (comma != std::string::npos)
     return read_parallel((folder / name.substr(0, comma)).string(), (folder / name.substr(comma + 1)).string(), options);
-  return read_parallel(find_file(folder, name + "." + pair.source), find_file(folder, name + "." + pair.target), options);
+  const std::string source_path = find_file(folder, name + "." + pair.source), target_path = find_file(folder, name + "." + pair.target);
+  return read_parallel(source_path, target_path, options);
 }
 
 }  // namespace

@@ -1,49 +1,22 @@
-// The only file that includes SentencePiece.
+// Training, loading, encoding; SentencePiece itself is behind text/pieces.h.
 #include "text/vocabulary.h"
 
 #include <fmt/format.h>
-#include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <unordered_map>
 
 #include "support/atomic_file.h"
-#include "text/files.h"
+#include "text/pieces.h"
 #include "text/unicode.h"
 
 namespace hinge::text {
-
-struct Vocabulary::Model {
-  sentencepiece::SentencePieceProcessor processor;
-};
 
 namespace {
 
 constexpr size_t kLongestSentence = 16384;  // bytes; longer ones are not trained on
 constexpr unsigned kSeed = 1;               // of the choice of sentences
-
-class Sentences : public sentencepiece::SentenceIterator {
- public:
-  explicit Sentences(const std::vector<std::string_view>& sentences) : sentences_(sentences) { read(); }
-  bool done() const override { return at_ >= sentences_.size(); }
-  void Next() override {
-    ++at_;
-    read();
-  }
-  const std::string& value() const override { return value_; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  void read() {
-    if (!done()) value_ = collapse_spaces(sentences_[at_]);
-  }
-
-  const std::vector<std::string_view>& sentences_;
-  size_t at_ = 0;
-  std::string value_;
-};
 
 uint64_t fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -64,7 +37,7 @@ void require_options(const VocabularyOptions& options) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(std::shared_ptr<const Model> model, std::string bytes, std::string name)
+Vocabulary::Vocabulary(std::shared_ptr<const PieceModel> model, std::string bytes, std::string name)
     : model_(std::move(model)), bytes_(std::move(bytes)), name_(std::move(name)), hash_(fnv1a(bytes_)) {}
 
 Vocabulary Vocabulary::train(const std::vector<std::string_view>& sentences, const VocabularyOptions& options) {
@@ -89,24 +62,22 @@ Vocabulary Vocabulary::train(const std::vector<std::string_view>& sentences, con
       {"max_sentence_length", std::to_string(kLongestSentence)},
       {"minloglevel", "2"},
   };
-  sentencepiece::SetRandomGeneratorSeed(kSeed);
-  Sentences iterator(sentences);
   std::string bytes;
-  const sentencepiece::util::Status status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &bytes);
-  if (!status.ok())
+  try {
+    bytes = piece_library().train(arguments, sentences.size(), [&](size_t i) { return collapse_spaces(sentences[i]); }, kSeed);
+  } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("a {} vocabulary of {} pieces cannot be trained on these {} sentences: {}", options.type,
-                                         options.size, sentences.size(), status.message()));
+                                         options.size, sentences.size(), error.what()));
+  }
   return from_bytes(std::move(bytes), "the trained vocabulary");
 }
 
 Vocabulary Vocabulary::from_bytes(std::string bytes, const std::string& name) {
-  auto model = std::make_shared<Model>();
-  const bool loaded = !bytes.empty() && model->processor.LoadFromSerializedProto(bytes).ok();
-  if (!loaded || model->processor.GetPieceSize() == 0)
+  std::shared_ptr<const PieceModel> model = piece_library().load(bytes);
+  if (!model)
     throw std::runtime_error(fmt::format("{}: is no SentencePiece model; give the .model file that spm_train or hinge train wrote", name));
-  for (const auto& [special, id] : {std::pair("unk", model->processor.unk_id()), {"bos", model->processor.bos_id()}, {"eos", model->processor.eos_id()}})
-    if (id < 0)
-      throw std::runtime_error(fmt::format("{}: has no id for {}; train the model with --{}_id", name, special, special));
+  for (const auto& [special, id] : {std::pair("unk", model->unk()), {"bos", model->bos()}, {"eos", model->eos()}})
+    if (id < 0) throw std::runtime_error(fmt::format("{}: has no id for {}; train the model with --{}_id", name, special, special));
   return {std::move(model), std::move(bytes), name};
 }
 
@@ -114,32 +85,25 @@ Vocabulary Vocabulary::load(const std::string& path) { return from_bytes(support
 
 void Vocabulary::save(const std::string& path) const { support::AtomicFile(path).commit(bytes_); }
 
-int64_t Vocabulary::size() const { return model_->processor.GetPieceSize(); }
-int32_t Vocabulary::unk() const { return model_->processor.unk_id(); }
-int32_t Vocabulary::bos() const { return model_->processor.bos_id(); }
-int32_t Vocabulary::eos() const { return model_->processor.eos_id(); }
-int32_t Vocabulary::pad() const { return model_->processor.pad_id(); }
+int64_t Vocabulary::size() const { return model_->size(); }
+int32_t Vocabulary::unk() const { return model_->unk(); }
+int32_t Vocabulary::bos() const { return model_->bos(); }
+int32_t Vocabulary::eos() const { return model_->eos(); }
+int32_t Vocabulary::pad() const { return model_->pad(); }
 
 const std::string& Vocabulary::piece(int32_t id) const {
   if (id < 0 || id >= size()) throw std::runtime_error(fmt::format("{}: has no piece {}; it has {}", name_, id, size()));
-  return model_->processor.IdToPiece(id);
+  return model_->piece(id);
 }
 
 std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
-  std::vector<int> ids;
-  const std::string plain = collapse_spaces(text);
-  const sentencepiece::util::Status status = model_->processor.Encode(plain, &ids);
-  if (!status.ok()) throw std::runtime_error(fmt::format("{}: cannot encode '{}': {}", name_, text, status.message()));
+  const std::vector<int> ids = model_->encode(collapse_spaces(text));
   return {ids.begin(), ids.end()};
 }
 
 std::string Vocabulary::decode(std::span<const int32_t> ids) const {
-  for (const int32_t id : ids)
-    if (id < 0 || id >= size()) throw std::runtime_error(fmt::format("{}: has no piece {}; it has {}", name_, id, size()));
-  std::string text;
-  const sentencepiece::util::Status status = model_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  if (!status.ok()) throw std::runtime_error(fmt::format("{}: cannot decode: {}", name_, status.message()));
-  return text;
+  for (const int32_t id : ids) piece(id);  // complains about what is none
+  return model_->decode(std::vector<int>(ids.begin(), ids.end()));
 }
 
 void Vocabulary::require_fit(int64_t expected_size, uint64_t expected_hash, const std::string& run) const {

@@ -11,6 +11,8 @@
 
 namespace hinge::text {
 
+class PieceModel;
+
 struct VocabularyOptions {
   std::string type = "bpe";       // bpe or unigram
   int64_t size = 8000;            // pieces, with the four special ones
@@ -56,10 +58,9 @@ class Vocabulary {
   void require_fit(int64_t size, uint64_t hash, const std::string& run) const;
 
  private:
-  struct Model;  // hides SentencePiece's headers
-  Vocabulary(std::shared_ptr<const Model> model, std::string bytes, std::string name);
+  Vocabulary(std::shared_ptr<const PieceModel> model, std::string bytes, std::string name);
 
-  std::shared_ptr<const Model> model_;
+  std::shared_ptr<const PieceModel> model_;
   std::string bytes_, name_;
   uint64_t hash_ = 0;
 };

@@ -71,7 +71,7 @@ TEST(Files, DamagedOnes) {
   const std::string text(10000, 'x');
   for (const std::string& packed : {gzipped(text), xzipped(text)}) {
     const std::string path = folder.write("short", packed.substr(0, packed.size() / 2));
-    EXPECT_ERROR(read_text_file(path), path.c_str(), "cut short");
+    EXPECT_ERROR(read_text_file(path), path, "cut short");
     std::string changed = packed;
     changed[packed.size() / 2] = static_cast<char>(changed[packed.size() / 2] ^ 0x55);
     EXPECT_ERROR(read_text_file(folder.write("changed", changed)), "corrupt");

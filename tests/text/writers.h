@@ -93,10 +93,12 @@ template <typename F> std::string error_of(F f) {
   return "";
 }
 
-#define EXPECT_ERROR(expression, ...)                                                                                \
-  do {                                                                                                               \
-    const std::string said = error_of([&] { static_cast<void>(expression); });                                       \
-    for (const char* part : {__VA_ARGS__}) EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said; \
+// Fails unless the error of `expression` holds all the parts.
+#define EXPECT_ERROR(expression, ...)                                                      \
+  do {                                                                                     \
+    const std::string said = error_of([&] { static_cast<void>(expression); });             \
+    for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                  \
+      EXPECT_NE(said.find(part), std::string::npos) << "no '" << part << "' in: " << said; \
   } while (false)
 
 }  // namespace hinge::text

@@ -1,0 +1,258 @@
+// .mo files written here and read back; what is cleaned and left out; the split; hot keys, format codes and plural rules.
+#include "text/catalogues.h"
+
+#include <set>
+
+#include "text/format_codes.h"
+#include "text/hot_keys.h"
+#include "text/mo_file.h"
+#include "text/plural_forms.h"
+#include "writers.h"
+
+namespace hinge::text {
+namespace {
+
+using namespace std::string_literals;
+
+const std::string kHeader = "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plural=(n != 1);\n";
+
+TEST(MoFile, BothByteOrders) {
+  for (const bool big_end_first : {false, true}) {
+    const MoFile file = parse_mo(mo_file({{"", kHeader},
+                                          {"Open", "Öffnen"},
+                                          {"menu\4Open", "Menü öffnen"},
+                                          {"%d file\0%d files"s, "%d Datei\0%d Dateien"s}},
+                                         big_end_first),
+                                 "test.mo");
+    EXPECT_EQ(file.header, kHeader);
+    ASSERT_EQ(file.messages.size(), 3u);
+    EXPECT_EQ(file.messages[0].id, "%d file");
+    EXPECT_EQ(file.messages[0].plural, "%d files");
+    EXPECT_EQ(file.messages[0].forms, (std::vector<std::string>{"%d Datei", "%d Dateien"}));
+    EXPECT_EQ(file.messages[1].id, "Open");
+    EXPECT_EQ(file.messages[1].context, "");
+    EXPECT_EQ(file.messages[2].context, "menu");
+    EXPECT_EQ(file.messages[2].forms, std::vector<std::string>{"Menü öffnen"});
+  }
+}
+
+TEST(MoFile, OtherEncodings) {
+  const MoFile file = parse_mo(mo_file({{"", "Content-Type: text/plain; charset=ISO-8859-1\n"}, {"five", "f\xFCnf"}}), "test.mo");
+  EXPECT_EQ(file.messages.at(0).forms.at(0), "fünf");
+  EXPECT_ERROR(parse_mo(mo_file({{"", kHeader}, {"five", "f\xFCnf"}}), "test.mo"), "test.mo: ", "UTF-8");
+  EXPECT_ERROR(parse_mo(mo_file({{"", "Content-Type: text/plain; charset=KLINGON\n"}}), "test.mo"), "KLINGON");
+}
+
+TEST(MoFile, Damaged) {
+  const std::string good = mo_file({{"", kHeader}, {"Open", "Öffnen"}});
+  EXPECT_ERROR(parse_mo("", "x.mo"), "x.mo: is no .mo file");
+  EXPECT_ERROR(parse_mo(std::string(100, 'x'), "x.mo"), "magic number");
+  for (const size_t size : {24u, 40u, 70u}) EXPECT_ERROR(parse_mo(std::string_view(good).substr(0, size), "x.mo"), "x.mo: is cut short");
+  std::string newer = good;
+  newer[6] = 2;
+  EXPECT_ERROR(parse_mo(newer, "x.mo"), "revision 2");
+}
+
+std::vector<Pair> all_pairs(const CatalogueText& text) {
+  std::vector<Pair> pairs;
+  for (const ParallelText* part : {&text.train, &text.valid, &text.test})
+    for (const Document& document : part->documents) pairs.insert(pairs.end(), document.pairs.begin(), document.pairs.end());
+  return pairs;
+}
+
+TEST(Catalogues, CleansMessages) {
+  const Temporary folder;
+  folder.write("de/LC_MESSAGES/one.mo", mo_file({{"", kHeader},
+                                                 {"_Open file", "Datei ö_ffnen"},
+                                                 {"%d file\0%d files"s, "%d Datei\0%d Dateien"s},
+                                                 {"Two\n  lines\n", "Zwei\nZeilen\n"},
+                                                 {"Read %s", "Lies %d"},
+                                                 {"%s: %d", "%s: %d"},
+                                                 {"toolbar|Cut", "Ausschneiden"},
+                                                 {"translator-credits", "Erika Mustermann"},
+                                                 {"not translated at all", "not translated at all"},
+                                                 {"Apache", "Apache"}}));
+  folder.write("de/LC_MESSAGES/two.mo", mo_file({{"", kHeader}, {"Open file", "Datei öffnen"}, {"Quit", "Beenden"}, {"w\4Quit", "Ende"}}));
+  folder.write("de/LC_MESSAGES/readme.txt", "not a catalogue");
+  CatalogueOptions options{.root = folder.path(), .held_out = 0};
+  const CatalogueText text = read_catalogues(options);
+  EXPECT_EQ(text.catalogues, 2);
+  EXPECT_EQ(text.messages, 12);
+  ASSERT_EQ(text.train.documents.size(), 2u);
+  EXPECT_EQ(text.train.documents[0].name, "one");
+  EXPECT_EQ(text.train.documents[0].pairs, (std::vector<Pair>{{"%d file", "%d Datei"},
+                                                              {"%d files", "%d Dateien"},
+                                                              {"Apache", "Apache"},
+                                                              {"Two lines", "Zwei Zeilen"},
+                                                              {"Open file", "Datei öffnen"},
+                                                              {"Cut", "Ausschneiden"}}));
+  EXPECT_EQ(text.train.documents[1].pairs, (std::vector<Pair>{{"Quit", "Beenden"}, {"Quit", "Ende"}}));
+  EXPECT_EQ(text.skipped, (Counts{{"with other format codes", 1},
+                                  {"without words", 1},
+                                  {"names of translators", 1},
+                                  {"not translated", 1},
+                                  {"there already", 1}}));
+  // The other direction has the same pairs, turned round.
+  options.pair = "de-en";
+  std::vector<Pair> turned = all_pairs(read_catalogues(options));
+  for (Pair& pair : turned) std::swap(pair.source, pair.target);
+  EXPECT_EQ(turned, all_pairs(text));
+}
+
+TEST(Catalogues, TwoLanguagesMeetInTheMessagesOfBoth) {
+  const Temporary folder;
+  folder.write("de/LC_MESSAGES/a.mo", mo_file({{"", kHeader}, {"cat", "Katze"}, {"dog", "Hund"}, {"%d cow\0%d cows"s, "%d Kuh\0%d Kühe"s}}));
+  folder.write("pl/LC_MESSAGES/a.mo",
+               mo_file({{"", "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && "
+                             "(n%100<10 || n%100>=20) ? 1 : 2);\n"},
+                        {"cat", "kot"},
+                        {"%d cow\0%d cows"s, "%d krowa\0%d krowy\0%d krów"s}}));
+  folder.write("de/LC_MESSAGES/b.mo", mo_file({{"", kHeader}, {"mouse", "Maus"}}));
+  const CatalogueText text = read_catalogues({.root = folder.path(), .pair = "de-pl", .held_out = 0});
+  EXPECT_EQ(all_pairs(text), (std::vector<Pair>{{"%d Kuh", "%d krowa"}, {"%d Kühe", "%d krów"}, {"Katze", "kot"}}));
+}
+
+TEST(Catalogues, Mistakes) {
+  const Temporary folder;
+  folder.write("fr/LC_MESSAGES/a.mo", mo_file({{"cat", "chat"}}));
+  folder.write("fr/LC_MESSAGES/b.mo", "rubbish, and long enough to be read as a header");
+  const std::string root = folder.path();
+  EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-de"}), "de/LC_MESSAGES", "'de'", "there are: fr");
+  EXPECT_ERROR(read_catalogues({.root = root + "/absent"}), "install programs");
+  EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-fr"}), "b.mo: is no .mo file");
+  EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-en"}), "'en-en'");
+  EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-../fr"}), "'en-../fr'");
+  EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-fr", .held_out = 0.5}), "0.5");
+  const CatalogueText text = read_catalogues({.root = root, .pair = "en-fr", .on_error = OnError::skip, .held_out = 0});
+  EXPECT_EQ(all_pairs(text), (std::vector<Pair>{{"cat", "chat"}}));
+  EXPECT_EQ(text.skipped, (Counts{{"catalogues that cannot be read", 1}}));
+}
+
+TEST(NearDuplicates, Keys) {
+  EXPECT_EQ(near_duplicate_key("  Open %s files (12)!"), "open files 0");
+  EXPECT_EQ(near_duplicate_key("OPEN {name} Files: 7…"), "open files 0");
+  EXPECT_EQ(near_duplicate_key("Größe: %1$'d × %2$d"), "größe");
+  EXPECT_NE(near_duplicate_key("open file"), near_duplicate_key("open files"));
+}
+
+TEST(Split, NearDuplicatesStayTogether) {
+  // Sources in groups of three that differ in case, numbers and codes; every tenth pair also shares its target with a pair far away.
+  std::vector<Pair> pairs;
+  const char* variants[] = {"message %s of kind ", "MESSAGE %d of kind ", "Message, of kind: "};
+  const auto word = [](int i) {
+    std::string letters;
+    for (int n = i + 1; n > 0; n /= 26) letters += static_cast<char>('a' + n % 26);
+    return letters;
+  };
+  for (int i = 0; i < 3000; ++i)
+    for (const char* variant : variants)
+      pairs.push_back({variant + word(i), i % 10 == 0 ? "Ziel " + word(i / 20) : "Nachricht " + word(i)});
+  std::vector<const Pair*> pointers;
+  for (const Pair& pair : pairs) pointers.push_back(&pair);
+  const std::vector<Part> parts = split_parts(pointers, 0.1);
+
+  std::map<std::string, std::set<Part>> by_key;
+  std::map<Part, int> sizes;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    by_key["source " + near_duplicate_key(pairs[i].source)].insert(parts[i]);
+    by_key["target " + near_duplicate_key(pairs[i].target)].insert(parts[i]);
+    ++sizes[parts[i]];
+  }
+  for (const auto& [key, found] : by_key) EXPECT_EQ(found.size(), 1u) << key;
+  for (const Part held_out : {Part::valid, Part::test}) {
+    EXPECT_GT(sizes[held_out], 700);
+    EXPECT_LT(sizes[held_out], 1100);
+  }
+  // Where a pair goes does not depend on the order.
+  std::vector<const Pair*> turned(pointers.rbegin(), pointers.rend());
+  std::vector<Part> turned_parts = split_parts(turned, 0.1);
+  EXPECT_EQ(std::vector<Part>(turned_parts.rbegin(), turned_parts.rend()), parts);
+  // A group that would make up most of the test is trained on.
+  const std::vector<const Pair*> same(500, &pairs[0]);
+  EXPECT_EQ(split_parts(same, 0.4), std::vector<Part>(500, Part::train));
+}
+
+TEST(HotKeys, RemovedFromBothSides) {
+  const auto removed = [](std::string source, std::string target) {
+    remove_hot_keys(source, target);
+    return source + " / " + target;
+  };
+  EXPECT_EQ(removed("_File", "_Datei"), "File / Datei");
+  EXPECT_EQ(removed("E_xit", "_Beenden"), "Exit / Beenden");
+  EXPECT_EQ(removed("&Save As…", "Speichern &unter …"), "Save As… / Speichern unter …");
+  EXPECT_EQ(removed("_File", "ファイル(_F)"), "File / ファイル");
+  EXPECT_EQ(removed("Select _all", "Alles auswählen"), "Select all / Alles auswählen");
+  EXPECT_EQ(removed("gtk_init failed", "gtk_init schlug fehl"), "gtk_init failed / gtk_init schlug fehl");
+  EXPECT_EQ(removed("foo_bar_baz", "foo_bar_baz"), "foo_bar_baz / foo_bar_baz");
+  EXPECT_EQ(removed("__FILE__", "__FILE__"), "__FILE__ / __FILE__");
+  EXPECT_EQ(removed("Cut &amp; paste", "Kopieren &amp; Einfügen"), "Cut &amp; paste / Kopieren &amp; Einfügen");
+  EXPECT_EQ(removed("Find & Replace", "Suchen && Ersetzen"), "Find & Replace / Suchen && Ersetzen");
+}
+
+TEST(HotKeys, TakenAndPutBack) {
+  const HotKey taken = take_hot_key("E_xit");
+  EXPECT_EQ(taken.label, "Exit");
+  EXPECT_EQ(taken.marker, '_');
+  EXPECT_EQ(taken.key, U'x');
+  EXPECT_EQ(take_hot_key("No mark").marker, 0);
+  EXPECT_EQ(take_hot_key("The file file_name could not be opened").marker, 0);
+  EXPECT_EQ(put_hot_key("Datei öffnen", '_', U'ö'), "Datei _öffnen");
+  EXPECT_EQ(put_hot_key("Beenden", '&', U'n'), "Bee&nden");
+  EXPECT_EQ(put_hot_key("Beenden", '_', U'x'), "_Beenden");
+  EXPECT_EQ(put_hot_key("…", '_', U'x'), "…");
+  EXPECT_EQ(put_hot_key("Datei", 0, 0), "Datei");
+}
+
+TEST(FormatCodes, Found) {
+  const auto codes = [](std::string_view text, bool c = false) { return format_codes(text, c); };
+  using Codes = std::vector<std::string>;
+  EXPECT_EQ(codes("%s: %d of %5.2f%%"), (Codes{"%s", "%d", "%5.2f", "%%"}));
+  EXPECT_EQ(codes("%2$s %1$*3$lu"), (Codes{"%2$s", "%1$*3$lu"}));
+  EXPECT_EQ(codes("%(name)s has {0} {size:>10} {} ${HOME}"), (Codes{"%(name)s", "{0}", "{size:>10}", "{}", "{HOME}"}));
+  EXPECT_EQ(codes("%1 of %L2, %n"), (Codes{"%1", "%L2", "%n"}));
+  EXPECT_EQ(codes("%qD is not %<const%>"), (Codes{"%qD", "%<", "%>"}));
+  EXPECT_EQ(codes("%<PRIu64> bytes"), (Codes{"%<PRIu64>"}));
+  EXPECT_EQ(codes("100% done, 5 %"), Codes{});
+  EXPECT_EQ(codes("100% done", true), Codes{"% d"});
+  EXPECT_EQ(codes("5 %", true), Codes{"%"});
+  EXPECT_EQ(codes("{ not a code } {also not}"), Codes{});
+}
+
+TEST(FormatCodes, Compared) {
+  EXPECT_TRUE(same_format_codes("%s is %d", "%2$d hat %1$s"));
+  EXPECT_TRUE(same_format_codes("%-10s", "%s"));
+  EXPECT_TRUE(same_format_codes("%i", "%d"));
+  EXPECT_TRUE(same_format_codes("{a} and {b}", "{b} und {a}"));
+  EXPECT_FALSE(same_format_codes("%s is %d", "%d ist %s"));
+  EXPECT_FALSE(same_format_codes("%s", "%s %s"));
+  EXPECT_FALSE(same_format_codes("%s", "s"));
+  EXPECT_FALSE(same_format_codes("%ld", "%d"));
+  EXPECT_FALSE(same_format_codes("{name}", "{Name}"));
+  EXPECT_FALSE(same_format_codes("50%%", "50 Prozent"));
+  EXPECT_FALSE(same_format_codes("%d percent", "%d % der", true));
+}
+
+TEST(PluralForms, Rules) {
+  const PluralForms german;
+  EXPECT_EQ(german.form(1), 0u);
+  EXPECT_EQ(german.form(0), 1u);
+  EXPECT_TRUE(german.singular_is_one());
+  const PluralForms russian(
+      "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);");
+  for (const auto& [n, form] : std::vector<std::pair<uint64_t, size_t>>{{1, 0}, {21, 0}, {11, 2}, {3, 1}, {13, 2}, {5, 2}, {102, 1}})
+    EXPECT_EQ(russian.form(n), form) << n;
+  EXPECT_FALSE(russian.singular_is_one());
+  const PluralForms slovenian("nplurals=4; plural=(n%100==1 ? 1 : n%100==2 ? 2 : n%100==3 || n%100==4 ? 3 : 0)");
+  EXPECT_EQ(slovenian.form(1), 1u);
+  EXPECT_EQ(slovenian.form(5), 0u);
+  EXPECT_EQ(PluralForms("nplurals=1; plural=0;").form(1), 0u);
+  EXPECT_EQ(PluralForms("nplurals=2; plural=!(n*2-2 <= n/1);").form(5), 1u);
+  EXPECT_ERROR(PluralForms("nplurals=INTEGER; plural=EXPRESSION;"), "nplurals=INTEGER");
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=n ~ 1;"), "character 3");
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=(n != 1;"), "no plural rule");
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=n % 0;"), "no plural rule");
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=" + std::string(100000, '(')), "no plural rule");
+}
+
+}  // namespace
+}  // namespace hinge::text

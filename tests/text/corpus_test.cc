@@ -1,0 +1,247 @@
+// Vocabularies: trained, stored, refused. The corpus: sentences and documents. Batches: every item once an epoch, the same at any step.
+#include "text/corpus.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "text/batches.h"
+#include "writers.h"
+
+namespace hinge::text {
+namespace {
+
+// Sentences of made-up words, the lengths spread.
+std::string made_up(uint64_t number) {
+  static const std::vector<std::string> syllables = {"Haus", "baum", "grün", "läuf", "t", "en", "the", "tr", "ee", "…", "und", "(42)", "über"};
+  uint64_t state = number + 1;
+  const auto draw = [&](uint64_t n) { return ((state = state * 2862933555777941757ull + 3037000493ull) >> 33) % n; };
+  std::string sentence;
+  const uint64_t words = 1 + draw(14);
+  for (uint64_t i = 0; i < words; ++i) {
+    if (i > 0) sentence += ' ';
+    const uint64_t parts = 1 + draw(3);
+    for (uint64_t part = 0; part < parts; ++part) sentence += syllables[draw(syllables.size())];
+  }
+  return sentence;
+}
+
+ParallelText made_up_text(int documents, int pairs) {
+  ParallelText text;
+  uint64_t number = 0;
+  for (int d = 0; d < documents; ++d) {
+    text.documents.push_back({"d" + std::to_string(d), {}});
+    for (int p = 0; p < pairs; ++p) {
+      const std::string source = made_up(number++), target = made_up(number++);
+      text.documents.back().pairs.push_back({source, target});
+    }
+  }
+  return text;
+}
+
+std::vector<std::string_view> sentences(const ParallelText& text) {
+  std::vector<std::string_view> all;
+  for (const Document& document : text.documents)
+    for (const Pair& pair : document.pairs) all.insert(all.end(), {pair.source, pair.target});
+  return all;
+}
+
+const ParallelText& text() {
+  static const ParallelText made = made_up_text(8, 40);
+  return made;
+}
+
+const Vocabulary& vocabulary() {
+  static const Vocabulary trained = Vocabulary::train(sentences(text()), {.size = 80});
+  return trained;
+}
+
+TEST(Vocabulary, TrainedAndStored) {
+  const Temporary folder;
+  for (const char* type : {"bpe", "unigram"}) {
+    const Vocabulary trained = Vocabulary::train(sentences(text()), {.type = type, .size = 60});
+    EXPECT_EQ(trained.size(), 60);
+    EXPECT_EQ(trained.unk(), 0);
+    EXPECT_EQ(trained.bos(), 1);
+    EXPECT_EQ(trained.eos(), 2);
+    EXPECT_EQ(trained.pad(), 3);
+    EXPECT_EQ(Vocabulary::train(sentences(text()), {.type = type, .size = 60}).bytes(), trained.bytes()) << "training is not deterministic";
+    const std::string sentence = "Haus … über\u00a0tree";
+    const std::vector<int32_t> ids = trained.encode("  Haus … \n über\u00a0tree ");
+    EXPECT_GT(ids.size(), 2u);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), trained.bos()), 0);
+
+    trained.save(folder.path("vocabulary.model"));
+    const Vocabulary loaded = Vocabulary::load(folder.path("vocabulary.model"));
+    EXPECT_EQ(loaded.bytes(), trained.bytes());
+    EXPECT_EQ(loaded.hash(), trained.hash());
+    EXPECT_EQ(loaded.encode(sentence), ids);
+    EXPECT_EQ(loaded.decode(loaded.encode("Haus … (42) über grün")), "Haus … (42) über grün");
+    loaded.require_fit(trained.size(), trained.hash(), "the run");
+  }
+}
+
+TEST(Vocabulary, UnknownCharacters) {
+  const std::vector<int32_t> ids = vocabulary().encode("Ж");
+  EXPECT_NE(std::find(ids.begin(), ids.end(), vocabulary().unk()), ids.end());
+  const Vocabulary bytes = Vocabulary::train(sentences(text()), {.size = 330, .byte_fallback = true});
+  EXPECT_EQ(bytes.decode(bytes.encode("Haus Ж 漢")), "Haus Ж 漢");
+}
+
+TEST(Vocabulary, Mistakes) {
+  const Temporary folder;
+  EXPECT_ERROR(Vocabulary::train(sentences(text()), {.type = "word"}), "'word'", "bpe, unigram");
+  EXPECT_ERROR(Vocabulary::train(sentences(text()), {.size = 3}), "size 3");
+  EXPECT_ERROR(Vocabulary::train(sentences(text()), {.coverage = 0.1}), "coverage 0.1");
+  EXPECT_ERROR(Vocabulary::train(sentences(text()), {.size = 50000}), "50000 pieces", "too high");
+  EXPECT_ERROR(Vocabulary::train(sentences(text()), {.type = "unigram", .size = 50000}), "50000 pieces", "too high");
+  EXPECT_ERROR(Vocabulary::train(sentences(text()), {.size = 16}), "16 pieces");
+  EXPECT_ERROR(Vocabulary::train({" ", ""}, {}), "no text");
+  EXPECT_ERROR(Vocabulary::from_bytes("rubbish", "run/vocabulary.model"), "run/vocabulary.model: is no SentencePiece model");
+  EXPECT_ERROR(Vocabulary::from_bytes("", "x"), "is no SentencePiece model");
+  EXPECT_ERROR(Vocabulary::load(folder.path("absent.model")), "absent.model");
+  const std::vector<int32_t> beyond = {80};
+  EXPECT_ERROR(vocabulary().decode(beyond), "no piece 80", "it has 80");
+  const Vocabulary other = Vocabulary::train(sentences(text()), {.size = 70});
+  EXPECT_ERROR(other.require_fit(vocabulary().size(), vocabulary().hash(), "runs/de-en"), "does not fit runs/de-en", "70 pieces", "with 80");
+  EXPECT_ERROR(vocabulary().require_fit(80, other.hash(), "runs/de-en"), "does not fit");
+}
+
+TEST(Corpus, Sentences) {
+  const Corpus corpus(text(), vocabulary(), {});
+  ASSERT_EQ(corpus.size(), text().pairs());
+  const Pair& pair = text().documents[1].pairs[2];
+  const int64_t i = 40 + 2;
+  EXPECT_EQ(corpus.place(i).document, 1);
+  EXPECT_EQ(corpus.place(i).first, 2);
+  EXPECT_EQ(joined(text(), corpus.place(i)), pair);
+  const std::span<const int32_t> source = corpus.source(i), target = corpus.target(i);
+  EXPECT_EQ(std::vector<int32_t>(source.begin(), source.end()), source_ids(vocabulary(), pair.source));
+  EXPECT_EQ(source.back(), vocabulary().eos());
+  EXPECT_EQ(vocabulary().decode(target), pair.target);
+  EXPECT_EQ(corpus.target_length(i), static_cast<int64_t>(target.size()) + 1);
+}
+
+TEST(Corpus, OverLongPairs) {
+  int64_t over = 0;
+  for (const Document& document : text().documents)
+    for (const Pair& pair : document.pairs)
+      over += std::max(vocabulary().encode(pair.source).size(), vocabulary().encode(pair.target).size()) + 1 > 20;
+  ASSERT_GT(over, 0);
+  const Corpus dropped(text(), vocabulary(), {.longest = 20});
+  EXPECT_EQ(dropped.size(), text().pairs() - over);
+  EXPECT_EQ(dropped.skipped(), (Counts{{"over-long", over}}));
+  const Corpus cut(text(), vocabulary(), {.longest = 20, .over_long = "truncate"});
+  EXPECT_EQ(cut.size(), text().pairs());
+  EXPECT_EQ(cut.skipped(), (Counts{{"cut", over}}));
+  for (const Corpus* corpus : {&dropped, &cut})
+    for (int64_t i = 0; i < corpus->size(); ++i) {
+      EXPECT_LE(corpus->source_length(i), 20);
+      EXPECT_LE(corpus->target_length(i), 20);
+    }
+  EXPECT_ERROR(Corpus(text(), vocabulary(), {.over_long = "wrap"}), "'wrap'", "drop, truncate");
+  EXPECT_ERROR(Corpus(text(), vocabulary(), {.longest = 1}), "longest 1");
+  EXPECT_ERROR(Corpus(text(), vocabulary(), {.longest = 2}), "no item is left");
+}
+
+TEST(Corpus, DocumentsAreCutAtSentenceEnds) {
+  for (const int64_t most : {64, 128, 100000}) {
+    const Corpus corpus(text(), vocabulary(), {.document_tokens = most});
+    int64_t pairs = 0, document = 0, next = 0;
+    for (int64_t i = 0; i < corpus.size(); ++i) {
+      const Corpus::Place& place = corpus.place(i);
+      if (place.document != document) {
+        EXPECT_EQ(next, 40) << "document " << document << " is not complete";
+        document = place.document;
+        next = 0;
+      }
+      EXPECT_EQ(place.first, next);
+      next += place.pairs;
+      pairs += place.pairs;
+      EXPECT_LE(corpus.source_length(i), most);
+      EXPECT_LE(corpus.target_length(i), most);
+      // Whole sentences on both sides, and as many as there is room for.
+      const Pair all = joined(text(), place);
+      EXPECT_EQ(vocabulary().decode(corpus.source(i).first(corpus.source(i).size() - 1)), all.source);
+      EXPECT_EQ(vocabulary().decode(corpus.target(i)), all.target);
+      if (next < 40) {
+        const Pair& following = text().documents[static_cast<size_t>(document)].pairs[static_cast<size_t>(next)];
+        EXPECT_TRUE(corpus.source_length(i) + static_cast<int64_t>(vocabulary().encode(following.source).size()) > most ||
+                    corpus.target_length(i) + static_cast<int64_t>(vocabulary().encode(following.target).size()) > most);
+      }
+    }
+    EXPECT_EQ(pairs, text().pairs());
+    if (most == 100000) {
+      EXPECT_EQ(corpus.size(), 8);
+    }
+  }
+}
+
+TEST(Batches, EveryItemOnceAnEpochWithinTheLimits) {
+  const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
+  Batches batches(corpus, {.tokens = 300, .seed = 7});
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int> seen(static_cast<size_t>(corpus->size()));
+    for (int64_t step = batches.first_step(epoch); step < batches.first_step(epoch + 1); ++step) {
+      const TextBatch batch = batches.at(step);
+      EXPECT_EQ(batch.step, step);
+      EXPECT_EQ(batch.epoch, epoch);
+      EXPECT_EQ(batches.epoch_of(step), epoch);
+      ASSERT_EQ(batch.source_offsets.size(), batch.items.size() + 1);
+      ASSERT_EQ(batch.target_offsets.size(), batch.items.size() + 1);
+      EXPECT_LE(batch.source.size(), 300u);
+      EXPECT_LE(batch.target_in.size(), 300u);
+      int64_t shortest = 1000, longest = 0;
+      for (size_t i = 0; i < batch.items.size(); ++i) {
+        const int64_t item = batch.items[i];
+        ++seen[static_cast<size_t>(item)];
+        const auto part = [&](const std::vector<int64_t>& all, const std::vector<int64_t>& offsets) {
+          return std::vector<int64_t>(all.begin() + offsets[i], all.begin() + offsets[i + 1]);
+        };
+        const std::span<const int32_t> x = corpus->source(item), y = corpus->target(item);
+        std::vector<int64_t> in(y.begin(), y.end()), out = in;
+        in.insert(in.begin(), corpus->bos());
+        out.push_back(corpus->eos());
+        EXPECT_EQ(part(batch.source, batch.source_offsets), std::vector<int64_t>(x.begin(), x.end()));
+        EXPECT_EQ(part(batch.target_in, batch.target_offsets), in);
+        EXPECT_EQ(part(batch.target_out, batch.target_offsets), out);
+        const int64_t length = std::max(corpus->source_length(item), corpus->target_length(item));
+        shortest = std::min(shortest, length);
+        longest = std::max(longest, length);
+      }
+      EXPECT_LE(longest, 2 * shortest + 4) << "lengths of one batch are not similar";
+    }
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), corpus->size());
+  }
+}
+
+TEST(Batches, AnyStepComesTheSame) {
+  const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
+  const BatchOptions options{.tokens = 300, .seed = 7};
+  Batches in_order(corpus, options);
+  const int64_t steps = in_order.first_step(3);
+  std::vector<std::vector<int64_t>> expected;
+  for (int64_t step = 0; step < steps; ++step) expected.push_back(in_order.at(step).items);
+  Batches resumed(corpus, options);
+  for (int64_t step = steps - 1; step >= 0; step -= 3) EXPECT_EQ(resumed.at(step).items, expected[static_cast<size_t>(step)]) << step;
+
+  // Another epoch or seed is another order; within an epoch, neighbours have different lengths.
+  EXPECT_NE(expected[0], expected[static_cast<size_t>(in_order.first_step(1))]);
+  EXPECT_NE(Batches(corpus, {.tokens = 300, .seed = 8}).at(0).items, expected[0]);
+  std::vector<int64_t> sizes;
+  for (int64_t step = 0; step < in_order.first_step(1); ++step) sizes.push_back(static_cast<int64_t>(in_order.at(step).items.size()));
+  EXPECT_FALSE(std::is_sorted(sizes.begin(), sizes.end()) || std::is_sorted(sizes.rbegin(), sizes.rend()));
+}
+
+TEST(Batches, WithoutShuffling) {
+  const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
+  Batches batches(corpus, {.tokens = 300, .shuffle = false});
+  EXPECT_EQ(batches.steps(0), batches.steps(5));
+  EXPECT_EQ(batches.at(1).items, batches.at(1 + batches.first_step(1)).items);
+  EXPECT_LE(corpus->target_length(batches.at(0).items[0]), corpus->target_length(batches.at(batches.steps(0) - 1).items[0]));
+  EXPECT_ERROR(Batches(corpus, {.tokens = 10}), "a batch holds 10");
+  EXPECT_ERROR(batches.at(-1), "step -1");
+}
+
+}  // namespace
+}  // namespace hinge::text

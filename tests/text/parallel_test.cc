@@ -1,0 +1,78 @@
+// Parallel files: documents, packed files, and every kind of bad line, both when it stops and when it is skipped.
+#include "text/parallel.h"
+
+#include "text/source.h"
+#include "writers.h"
+
+namespace hinge::text {
+namespace {
+
+constexpr ParallelOptions kSkip{.on_error = OnError::skip, .longest = 5000};
+
+TEST(Parallel, DocumentsAreSeparatedByBlankLines) {
+  const Temporary folder;
+  const std::string de = folder.write("x.de", "\n eins \nzwei\n\n\t\ndrei"), en = folder.write("x.en", "\r\none\r\ntwo\r\n\r\n\r\nthree\r\n");
+  const ParallelText text = read_parallel(de, en);
+  ASSERT_EQ(text.documents.size(), 2u);
+  EXPECT_EQ(text.documents[0].pairs, (std::vector<Pair>{{"eins", "one"}, {"zwei", "two"}}));
+  EXPECT_EQ(text.documents[1].pairs, (std::vector<Pair>{{"drei", "three"}}));
+  EXPECT_EQ(text.documents[1].name, de + ":6");
+  EXPECT_EQ(text.pairs(), 3);
+  EXPECT_TRUE(text.skipped.empty());
+}
+
+TEST(Parallel, PackedFilesAndFindingThem) {
+  const Temporary folder;
+  folder.write("train.de.gz", gzipped("eins\nzwei\n"));
+  folder.write("train.en.xz", xzipped("one\ntwo\n"));
+  folder.write("dev.de", "drei\n");
+  folder.write("other.english", "three\n");
+  const TextSource source{.kind = "files", .pair = "de-en", .path = folder.path(), .valid = "dev.de,other.english"};
+  EXPECT_EQ(read_text(source, Part::train).documents[0].pairs, (std::vector<Pair>{{"eins", "one"}, {"zwei", "two"}}));
+  EXPECT_EQ(read_text(source, Part::valid).documents[0].pairs, (std::vector<Pair>{{"drei", "three"}}));
+  EXPECT_ERROR(read_text(source, Part::test), "test.de: does not exist", ".gz");
+  EXPECT_ERROR(read_text({.kind = "file"}, Part::train), "'file'", "catalogues, files");
+  EXPECT_ERROR(read_text({.kind = "files", .pair = "deen"}, Part::train), "'deen'", "en-de");
+}
+
+TEST(Parallel, UnequalNumbersOfLines) {
+  const Temporary folder;
+  const std::string de = folder.write("x.de", "eins\nzwei\ndrei\n"), en = folder.write("x.en", "one\n");
+  EXPECT_ERROR(read_parallel(de, en), (de + ":2: "), "3 lines", (en + " has 1"));
+  EXPECT_ERROR(read_parallel(en, de), (de + ":2: "));
+  const ParallelText text = read_parallel(de, en, kSkip);
+  EXPECT_EQ(text.pairs(), 1);
+  EXPECT_EQ(text.skipped, (Counts{{"without a partner line", 2}}));
+}
+
+TEST(Parallel, BadLines) {
+  const Temporary folder;
+  const std::string good = folder.write("good", "one\ntwo\nthree\n");
+  const std::string latin = folder.write("latin", "eins\nf\xFCnf\ndrei\n"), blank = folder.write("blank", "eins\n \ndrei\n"),
+                    over_long = folder.write("long", "eins\n" + std::string(5001, 'x') + "\ndrei\n");
+  EXPECT_ERROR(read_parallel(latin, good), (latin + ":2: "), "UTF-8", "byte 2", "0xfc");
+  EXPECT_ERROR(read_parallel(good, latin), (latin + ":2: "));
+  EXPECT_ERROR(read_parallel(blank, good), (blank + ":2: "), "blank", good);
+  EXPECT_ERROR(read_parallel(good, blank), (blank + ":2: "));
+  EXPECT_ERROR(read_parallel(over_long, good), (over_long + ":2: "), "5001 characters", "5000 are allowed");
+  const std::vector<std::pair<std::string, std::string>> skipped = {
+      {latin, "not UTF-8"}, {blank, "blank on one side"}, {over_long, "over-long"}};
+  for (const auto& [path, reason] : skipped) {
+    const ParallelText text = read_parallel(path, good, kSkip);
+    EXPECT_EQ(text.documents.at(0).pairs, (std::vector<Pair>{{"eins", "one"}, {"drei", "three"}})) << reason;
+    EXPECT_EQ(text.skipped, (Counts{{reason, 1}}));
+  }
+  // A limit in characters, not bytes.
+  const std::string umlauts = folder.write("umlauts", "äöü\n"), three = folder.write("three", "aou\n");
+  EXPECT_EQ(read_parallel(umlauts, three, {.longest = 3}).pairs(), 1);
+  EXPECT_ERROR(read_parallel(folder.write("e1", ""), folder.write("e2", "")), "no pair of lines");
+}
+
+TEST(Counts, AsText) {
+  EXPECT_EQ(describe({}), "none");
+  EXPECT_EQ(describe({{"over-long", 2}, {"not UTF-8", 0}, {"cut", 1}}), "1 cut, 2 over-long");
+  EXPECT_ERROR(parse_on_error("ignore"), "'ignore'", "stop, skip");
+}
+
+}  // namespace
+}  // namespace hinge::text
