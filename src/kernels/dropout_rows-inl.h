@@ -21,17 +21,17 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // What the elements of a row are multiplied by: 0, or 1 / (1 - dropout).
-template <typename T>
-class RowDropout {
+template <typename T> class RowDropout {
  public:
   explicit RowDropout(const Dropout& dropout)
-      : seed_(dropout.seed), threshold_(dropout_threshold(dropout.probability)), scale_(static_cast<T>(dropout_scale(dropout.probability))) {}
+      : seed_(dropout.seed),
+        threshold_(dropout_threshold(dropout.probability)),
+        scale_(static_cast<T>(dropout_scale(dropout.probability))) {}
 
   bool drops() const { return threshold_ > 0; }
 
   // Calls body(j, n, factors) for the vectors of [0, width) of a row, as ForVectors does.
-  template <class D, class Body>
-  HWY_INLINE void ForVectorsOf(D d, int64_t row, int64_t width, const Body& body) const {
+  template <class D, class Body> HWY_INLINE void ForVectorsOf(D d, int64_t row, int64_t width, const Body& body) const {
     if (!drops()) {
       const auto one = hn::Set(d, T{1});
       ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR { body(j, n, one); });

@@ -18,8 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int64_t kTokensPerTask = 64, kMostTasks = 64;
 
-template <typename T>
-void Gather(const Embedding<T>& io, Parallel& parallel) {
+template <typename T> void Gather(const Embedding<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
   parallel.run((io.tokens + kTokensPerTask - 1) / kTokensPerTask, [&](int64_t task, int) HWY_ATTR {
     const hn::ScalableTag<T> d;
@@ -36,8 +35,7 @@ void Gather(const Embedding<T>& io, Parallel& parallel) {
 }
 
 // Rows sorted by their index (by counting: their order stays), then one writer for each slot.
-template <typename T>
-void Sums(const EmbeddingSums<T>& io, Parallel& parallel) {
+template <typename T> void Sums(const EmbeddingSums<T>& io, Parallel& parallel) {
   std::vector<int64_t> first(static_cast<size_t>(io.slots + 1)), order(static_cast<size_t>(io.rows));
   for (int64_t i = 0; i < io.rows; ++i) ++first[static_cast<size_t>(io.index[i] + 1)];
   for (size_t k = 1; k < first.size(); ++k) first[k] += first[k - 1];
@@ -61,7 +59,8 @@ void Sums(const EmbeddingSums<T>& io, Parallel& parallel) {
         });
       }
       if (begin == end) continue;
-      ForVectors(d, io.width, [&](int64_t j, int64_t n) HWY_ATTR { StoreFirst(hn::Mul(LoadFirst(d, sums + j, n), scale), d, sums + j, n); });
+      ForVectors(d, io.width,
+                 [&](int64_t j, int64_t n) HWY_ATTR { StoreFirst(hn::Mul(LoadFirst(d, sums + j, n), scale), d, sums + j, n); });
     }
   });
 }

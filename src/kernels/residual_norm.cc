@@ -20,18 +20,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kRowsPerTask = 32;
 
 // The vector with the lanes from n on set to zero.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V OnlyFirst(D d, V x, int64_t n) {
+template <class D, class V = hn::Vec<D>> HWY_INLINE V OnlyFirst(D d, V x, int64_t n) {
   return n < static_cast<int64_t>(hn::Lanes(d)) ? hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), x) : x;
 }
 
-template <class D, class V>
-HWY_INLINE double Total(D d, V x) {
-  return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, x)));
-}
+template <class D, class V> HWY_INLINE double Total(D d, V x) { return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, x))); }
 
-template <typename T>
-void Forward(const ResidualNormShape& shape, const ResidualNormForward<T>& io, Parallel& parallel) {
+template <typename T> void Forward(const ResidualNormShape& shape, const ResidualNormForward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(shape.dropout);
   const int64_t width = shape.width;
   parallel.run((shape.rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
@@ -64,8 +59,7 @@ void Forward(const ResidualNormShape& shape, const ResidualNormForward<T>& io, P
   });
 }
 
-template <typename T>
-void Backward(const ResidualNormShape& shape, const ResidualNormBackward<T>& io, Parallel& parallel) {
+template <typename T> void Backward(const ResidualNormShape& shape, const ResidualNormBackward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(shape.dropout);
   const int64_t width = shape.width;
   std::vector<T> totals(static_cast<size_t>(2 * width));
@@ -110,8 +104,7 @@ void Backward(const ResidualNormShape& shape, const ResidualNormBackward<T>& io,
   std::copy_n(totals.data() + width, width, io.grad_bias);
 }
 
-template <typename T>
-HWY_INLINE T InverseRms(const T* HWY_RESTRICT x, int64_t width, double eps) {
+template <typename T> HWY_INLINE T InverseRms(const T* HWY_RESTRICT x, int64_t width, double eps) {
   const hn::ScalableTag<T> d;
   auto squares = hn::Zero(d);
   ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR {
@@ -121,8 +114,7 @@ HWY_INLINE T InverseRms(const T* HWY_RESTRICT x, int64_t width, double eps) {
   return static_cast<T>(1 / std::sqrt(Total(d, squares) / static_cast<double>(width) + eps));
 }
 
-template <typename T>
-void RmsForward(const RmsNorm<T>& io, Parallel& parallel) {
+template <typename T> void RmsForward(const RmsNorm<T>& io, Parallel& parallel) {
   parallel.run((io.rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
     const hn::ScalableTag<T> d;
     for (int64_t row = task * kRowsPerTask; row < std::min(io.rows, (task + 1) * kRowsPerTask); ++row) {
@@ -136,8 +128,7 @@ void RmsForward(const RmsNorm<T>& io, Parallel& parallel) {
 }
 
 // With g = grad_y * weight and normal = x * rms:  grad_x = rms * (g - normal * mean(g * normal)).
-template <typename T>
-void RmsBackward(const RmsNorm<T>& io, Parallel& parallel) {
+template <typename T> void RmsBackward(const RmsNorm<T>& io, Parallel& parallel) {
   SumOverRows(io.rows, io.width, io.grad_weight, parallel, [&](int64_t first, int64_t last, T* grad_weight) HWY_ATTR {
     const hn::ScalableTag<T> d;
     for (int64_t row = first; row < last; ++row) {

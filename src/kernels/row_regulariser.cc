@@ -10,8 +10,7 @@ namespace {
 inline constexpr int64_t kRowsPerTask = 512;
 
 // A few numbers per row and head: no SIMD.
-template <typename T>
-double rows(const RegulariserRows<T>& io, Parallel& parallel) {
+template <typename T> double rows(const RegulariserRows<T>& io, Parallel& parallel) {
   const int64_t total = io.heads * io.rows, tasks = (total + kRowsPerTask - 1) / kRowsPerTask;
   std::vector<double> sums(static_cast<size_t>(tasks));
   parallel.run(tasks, [&](int64_t task, int) {

@@ -17,8 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int64_t kRowsPerTask = 16;
 
-template <class Body>
-void ForRows(int64_t rows, Parallel& parallel, const Body& body) {
+template <class Body> void ForRows(int64_t rows, Parallel& parallel, const Body& body) {
   parallel.run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
     for (int64_t row = task * kRowsPerTask; row < std::min(rows, (task + 1) * kRowsPerTask); ++row) body(row);
   });
@@ -26,8 +25,7 @@ void ForRows(int64_t rows, Parallel& parallel, const Body& body) {
 
 // ---- point-wise phi
 
-template <class H, typename T>
-void PointwiseForward(const SlotScoresForward<T>& io, Parallel& parallel) {
+template <class H, typename T> void PointwiseForward(const SlotScoresForward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
   ForRows(io.rows, parallel, [&](int64_t row) HWY_ATTR {
     const hn::ScalableTag<T> d;
@@ -39,8 +37,7 @@ void PointwiseForward(const SlotScoresForward<T>& io, Parallel& parallel) {
   });
 }
 
-template <class H, typename T>
-void PointwiseBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
+template <class H, typename T> void PointwiseBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
   SumOverRows(io.rows, io.slots, io.grad_bias, parallel, [&](int64_t first, int64_t last, T* sums) HWY_ATTR {
     const hn::ScalableTag<T> d;
@@ -59,8 +56,7 @@ void PointwiseBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
 }
 
 // Where a score is positive, neither relu nor dropout took it.
-template <typename T>
-void ReluBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
+template <typename T> void ReluBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
   SumOverRows(io.rows, io.slots, io.grad_bias, parallel, [&](int64_t first, int64_t last, T* sums) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const auto scale = hn::Set(d, static_cast<T>(dropout_scale(io.dropout.probability)));
@@ -79,8 +75,7 @@ void ReluBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
 
 // ---- softmax
 
-template <typename T>
-void SoftmaxForward(const SlotScoresForward<T>& io, Parallel& parallel) {
+template <typename T> void SoftmaxForward(const SlotScoresForward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
   ForRows(io.rows, parallel, [&](int64_t row) HWY_ATTR {
     const hn::ScalableTag<T> d;
@@ -96,8 +91,7 @@ void SoftmaxForward(const SlotScoresForward<T>& io, Parallel& parallel) {
 }
 
 // With g = drop(grad):  du = p * (g - sum(p * g)).
-template <typename T>
-void SoftmaxBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
+template <typename T> void SoftmaxBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
   SumOverRows(io.rows, io.slots, io.grad_bias, parallel, [&](int64_t first, int64_t last, T* sums) HWY_ATTR {
     const hn::ScalableTag<T> d;
@@ -121,30 +115,24 @@ void SoftmaxBackward(const SlotScoresBackward<T>& io, Parallel& parallel) {
   });
 }
 
-template <typename T>
-void ForwardNamed(Activation phi, const SlotScoresForward<T>& io, Parallel& parallel) {
+template <typename T> void ForwardNamed(Activation phi, const SlotScoresForward<T>& io, Parallel& parallel) {
   switch (phi) {
 #define HINGE_CASE(name, cls) \
-  case Activation::name:      \
-    return PointwiseForward<cls>(io, parallel);
+  case Activation::name: return PointwiseForward<cls>(io, parallel);
     HINGE_FOR_EACH_POINTWISE_ACTIVATION(HINGE_CASE)
 #undef HINGE_CASE
-    case Activation::softmax:
-      return SoftmaxForward(io, parallel);
+    case Activation::softmax: return SoftmaxForward(io, parallel);
   }
 }
 
-template <typename T>
-void BackwardNamed(Activation phi, const SlotScoresBackward<T>& io, Parallel& parallel) {
+template <typename T> void BackwardNamed(Activation phi, const SlotScoresBackward<T>& io, Parallel& parallel) {
   if (phi == Activation::relu) return ReluBackward(io, parallel);
   switch (phi) {
 #define HINGE_CASE(name, cls) \
-  case Activation::name:      \
-    return PointwiseBackward<cls>(io, parallel);
+  case Activation::name: return PointwiseBackward<cls>(io, parallel);
     HINGE_FOR_EACH_POINTWISE_ACTIVATION(HINGE_CASE)
 #undef HINGE_CASE
-    case Activation::softmax:
-      return SoftmaxBackward(io, parallel);
+    case Activation::softmax: return SoftmaxBackward(io, parallel);
   }
 }
 

@@ -22,8 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Long rows are summed in stretches of this many elements, whose sums are added in float64.
 inline constexpr int64_t kStretch = 1024;
 
-template <typename T>
-HWY_INLINE T LargestOf(const T* HWY_RESTRICT x, int64_t n) {
+template <typename T> HWY_INLINE T LargestOf(const T* HWY_RESTRICT x, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   T largest = x[0];
@@ -37,8 +36,7 @@ HWY_INLINE T LargestOf(const T* HWY_RESTRICT x, int64_t n) {
   return largest;
 }
 
-template <typename T>
-HWY_INLINE double SumOf(const T* HWY_RESTRICT x, int64_t n) {
+template <typename T> HWY_INLINE double SumOf(const T* HWY_RESTRICT x, int64_t n) {
   const hn::ScalableTag<T> d;
   double total = 0;
   for (int64_t first = 0; first < n; first += kStretch) {
@@ -51,8 +49,7 @@ HWY_INLINE double SumOf(const T* HWY_RESTRICT x, int64_t n) {
 }
 
 // e[j] = exp(x[j] - largest); returns their sum. e may be x, or null.
-template <typename T>
-HWY_INLINE double ExpAndSum(const T* x, int64_t n, T largest, T* e) {
+template <typename T> HWY_INLINE double ExpAndSum(const T* x, int64_t n, T largest, T* e) {
   const hn::ScalableTag<T> d;
   const auto top = hn::Set(d, largest);
   double total = 0;

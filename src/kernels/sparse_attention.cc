@@ -63,8 +63,7 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <typename T>
-HWY_INLINE T Dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t D) {
+template <typename T> HWY_INLINE T Dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t D) {
   const hn::ScalableTag<T> d;
   auto sum = hn::Zero(d);
   ForVectors(d, D, [&](int64_t j, int64_t n) HWY_ATTR { sum = hn::MulAdd(LoadFirst(d, a + j, n), LoadFirst(d, b + j, n), sum); });
@@ -72,8 +71,7 @@ HWY_INLINE T Dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t D) {
 }
 
 // to += factor * from
-template <typename T>
-HWY_INLINE void AddTo(T* HWY_RESTRICT to, const T* HWY_RESTRICT from, double factor, int64_t D) {
+template <typename T> HWY_INLINE void AddTo(T* HWY_RESTRICT to, const T* HWY_RESTRICT from, double factor, int64_t D) {
   const hn::ScalableTag<T> d;
   const auto f = hn::Set(d, static_cast<T>(factor));
   ForVectors(d, D, [&](int64_t j, int64_t n) HWY_ATTR {
@@ -81,8 +79,7 @@ HWY_INLINE void AddTo(T* HWY_RESTRICT to, const T* HWY_RESTRICT from, double fac
   });
 }
 
-template <typename T>
-T* At(const View<T>& view, int64_t b, int64_t head, int64_t l) {
+template <typename T> T* At(const View<T>& view, int64_t b, int64_t head, int64_t l) {
   return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
 }
 
@@ -139,7 +136,8 @@ void Forward(SparseRule which, const AttentionShape& shape, const AttentionRule&
 // With G_j = m_j grad_out . v_j over the support:  sparsemax  dx_j = G_j - mean(G);  entmax15  dx_j = r_j (G_j - sum(r G) / sum(r)),
 // r = sqrt(w). (The half of x / 2 and the two of the square cancel.)
 template <typename T>
-void Backward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
+void Backward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io,
+              Parallel& parallel) {
   std::vector<SparseScratch> scratch(static_cast<size_t>(parallel.workers()));
   parallel.run(sequence_count(shape) * shape.Hq, [&](int64_t task, int worker) HWY_ATTR {
     const Sequence seq = sequence(shape, task / shape.Hq);
@@ -173,16 +171,20 @@ void Backward(SparseRule which, const AttentionShape& shape, const AttentionRule
   });
 }
 
-void ForwardFloat(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& p) {
+void ForwardFloat(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io,
+                  Parallel& p) {
   Forward(which, shape, rule, io, p);
 }
-void ForwardDouble(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& p) {
+void ForwardDouble(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io,
+                   Parallel& p) {
   Forward(which, shape, rule, io, p);
 }
-void BackwardFloat(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& p) {
+void BackwardFloat(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io,
+                   Parallel& p) {
   Backward(which, shape, rule, io, p);
 }
-void BackwardDouble(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& p) {
+void BackwardDouble(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io,
+                    Parallel& p) {
   Backward(which, shape, rule, io, p);
 }
 
@@ -210,8 +212,8 @@ void sparse_attention_backward(SparseRule which, const AttentionShape& shape, co
                                Parallel& parallel) {
   HWY_DYNAMIC_DISPATCH(BackwardFloat)(which, shape, rule, io, parallel);
 }
-void sparse_attention_backward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io,
-                               Parallel& parallel) {
+void sparse_attention_backward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule,
+                               const AttentionBackward<double>& io, Parallel& parallel) {
   HWY_DYNAMIC_DISPATCH(BackwardDouble)(which, shape, rule, io, parallel);
 }
 

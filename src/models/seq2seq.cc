@@ -35,8 +35,8 @@ struct Norm {
       : weight(builder.constant(name + ".weight", {width}, 1)), bias(builder.constant(name + ".bias", {width}, 0)) {}
 };
 
-// The residual stream of a stack. Before (pre) or after (post) each branch there is a norm; the sum that ends a branch and the next norm are
-// one pass. `norms`: those of the branches in their order, and behind them the last one of a pre-norm stack.
+// The residual stream of a stack. Before (pre) or after (post) each branch there is a norm; the sum that ends a branch and the next norm
+// are one pass. `norms`: those of the branches in their order, and behind them the last one of a pre-norm stack.
 class Stream {
  public:
   Stream(const Tensor& x, const std::vector<Norm>& norms, bool pre, double dropout, const Forward& forward)
@@ -139,7 +139,8 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
   require(config.norm == "pre" || config.norm == "post", "model.norm: '" + config.norm + "' is not one of pre, post");
   require(config.position == "sinusoidal" || config.position == "learned",
           "model.position: '" + config.position + "' is not one of sinusoidal, learned");
-  require(config.position != "sinusoidal" || config.width % 2 == 0, "model.position sinusoidal needs an even width, got " + std::to_string(config.width));
+  require(config.position != "sinusoidal" || config.width % 2 == 0,
+          "model.position sinusoidal needs an even width, got " + std::to_string(config.width));
   for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout}, {"ffn_dropout", config.ffn_dropout}})
     require(value >= 0 && value < 1, std::string("model.") + key + " must be in [0, 1), got " + std::to_string(value));
   const std::vector<std::string> phis = nn::global_memory_names();
@@ -148,7 +149,8 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
     for (const std::string& phi : phis) message += " " + phi;
     throw std::runtime_error(message);
   }
-  require(!config.gamma || config.encoder.preset == "reluformer" || config.decoder.preset == "reluformer" || config.cross.preset == "reluformer",
+  require(!config.gamma || config.encoder.preset == "reluformer" || config.decoder.preset == "reluformer" ||
+              config.cross.preset == "reluformer",
           "model.gamma belongs to the preset reluformer, and no attention has it");
   nn::read_options(config.encoder, "model.encoder", /*causal=*/false);
   nn::read_options(config.decoder, "model.decoder", /*causal=*/true);
@@ -183,13 +185,14 @@ struct Seq2Seq::Parts {
   // The source as the cross-attention reads it, [S, C].
   Tensor encode(const Seq2SeqConfig& config, const Sequences& source, const Forward& forward, Seq2SeqViews* views) const;
   // What leaves the decoder, [T, C].
-  Tensor decode(const Seq2SeqConfig& config, const Sequences& target, const Sequences& source, const Tensor& encoded, const Forward& forward,
-                Seq2SeqViews* views) const;
+  Tensor decode(const Seq2SeqConfig& config, const Sequences& target, const Sequences& source, const Tensor& encoded,
+                const Forward& forward, Seq2SeqViews* views) const;
 };
 
 namespace {
 
-Tensor embedded(const Seq2SeqConfig& config, const Tensor& embedding, const Tensor& positions, const Sequences& sequences, const Forward& forward) {
+Tensor embedded(const Seq2SeqConfig& config, const Tensor& embedding, const Tensor& positions, const Sequences& sequences,
+                const Forward& forward) {
   const double dropout = forward.noise ? config.dropout : 0;
   return embed_tokens(embedding, sequences.tokens, sequences.offsets, positions.to(embedding.scalar_type()),
                       std::sqrt(static_cast<double>(config.width)), dropout, dropout > 0 ? forward.noise->next() : 0);
@@ -235,7 +238,8 @@ Seq2Seq::Seq2Seq(const Seq2SeqConfig& given, uint64_t seed) : config_(resolved(g
   const double deviation = 1 / std::sqrt(static_cast<double>(width));
   Parts& parts = *parts_;
   if (config_.tied) {
-    parts.source_embedding = parts.target_embedding = parts.output = builder.normal("embedding.weight", {config_.vocabulary, width}, deviation);
+    parts.source_embedding = parts.target_embedding = parts.output =
+        builder.normal("embedding.weight", {config_.vocabulary, width}, deviation);
   } else {
     parts.source_embedding = builder.normal("encoder.embedding.weight", {config_.vocabulary, width}, deviation);
     parts.target_embedding = builder.normal("decoder.embedding.weight", {config_.vocabulary, width}, deviation);
@@ -280,8 +284,8 @@ bool Seq2Seq::has_regulariser() const {
 Tensor Seq2Seq::run(const Sequences& source, const Sequences& target, const Seq2SeqOptions& options, Tensor* regulariser) const {
   check_sequences("source", source, config_);
   check_sequences("target", target, config_);
-  require(source.count() == target.count(), "there are " + std::to_string(source.count()) + " source sequences and " +
-                                                std::to_string(target.count()) + " target sequences");
+  require(source.count() == target.count(),
+          "there are " + std::to_string(source.count()) + " source sequences and " + std::to_string(target.count()) + " target sequences");
   require(!options.regulariser || has_regulariser(),
           "the regulariser is that of attention with relu, relu2 or relu6 weights, and no attention of this model has them");
   nn::Noise noise(options.training ? static_cast<uint64_t>(drawn_seed()) : 0);
@@ -363,8 +367,7 @@ void DecodeState::make_room(int64_t length, int64_t width, const at::TensorOptio
     layer.past = larger;
   }
   std::vector<int32_t> writer(static_cast<size_t>(rows() * room));
-  for (int64_t row = 0; row < rows(); ++row)
-    std::copy_n(writer_.begin() + row * room_, length_, writer.begin() + row * room);
+  for (int64_t row = 0; row < rows(); ++row) std::copy_n(writer_.begin() + row * room_, length_, writer.begin() + row * room);
   writer_ = std::move(writer);
   room_ = room;
 }
@@ -381,7 +384,8 @@ void Seq2Seq::reorder(DecodeState& state, const Tensor& indices) const {
             "reorder: there is no row " + std::to_string(source[i]) + " in a state of " + std::to_string(before) + " rows");
     sentence.push_back(state.sentence_[static_cast<size_t>(source[i])]);
   }
-  require(std::is_sorted(sentence.begin(), sentence.end()), "reorder: the rows of a sentence must stay together, in the order of sentences");
+  require(std::is_sorted(sentence.begin(), sentence.end()),
+          "reorder: the rows of a sentence must stay together, in the order of sentences");
 
   // A place that was written by the same row at the same step holds the same already: beams share most of their past.
   const auto writer_of = [&](int64_t row) { return state.writer_.begin() + row * room; };

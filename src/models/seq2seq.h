@@ -42,7 +42,8 @@ struct Seq2SeqConfig {
     v("position", position, "position embedding", {"sinusoidal", "learned"});
     v("max_length", max_length, "tokens of the longest sequence");
     v("dropout", dropout, "probability of dropping an element of the embeddings and of each branch in training");
-    v("ffn", ffn, "phi of the feed-forward memory: relu, gelu, softmax, softmax_norm (with a layer norm of its result), or another activation");
+    v("ffn", ffn,
+      "phi of the feed-forward memory: relu, gelu, softmax, softmax_norm (with a layer norm of its result), or another activation");
     v("ffn_dropout", ffn_dropout, "probability of dropping a score of the feed-forward memory in training");
     v("attention", attention, "preset of all three attentions at once; empty: each has its own");
     v("gamma", gamma, "gamma of all reluformer attentions at once");
@@ -72,8 +73,8 @@ struct Seq2SeqViews {
 };
 
 struct Seq2SeqOptions {
-  bool training = false;      // dropout; its seed is drawn from the default generator, once a pass
-  bool regulariser = false;   // compute it
+  bool training = false;       // dropout; its seed is drawn from the default generator, once a pass
+  bool regulariser = false;    // compute it
   double label_smoothing = 0;  // of loss(): the share of a target that is spread evenly over the vocabulary
   Seq2SeqViews* views = nullptr;
 };

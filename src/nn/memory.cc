@@ -31,8 +31,7 @@ Tensor part(const Tensor& packed, int64_t parts, int64_t which, int64_t heads) {
 Tensor packed_projections(const Builder& builder, const std::string& name, int64_t parts, int64_t width) {
   Parameters scratch;
   std::vector<Tensor> all;
-  for (int64_t i = 0; i < parts; ++i)
-    all.push_back(Builder{scratch, builder.generator}.xavier(std::to_string(i), width, width).detach());
+  for (int64_t i = 0; i < parts; ++i) all.push_back(Builder{scratch, builder.generator}.xavier(std::to_string(i), width, width).detach());
   return builder.parameters.add(builder.prefix + name, at::cat(all), /*decays=*/true);
 }
 
@@ -106,8 +105,8 @@ ReadOptions read_options(const LocalMemoryConfig& config, const std::string& key
   return options;
 }
 
-LocalMemory::LocalMemory(const Builder& builder, const LocalMemoryConfig& config, const std::string& key, int64_t width, int64_t heads, Of of,
-                         bool causal)
+LocalMemory::LocalMemory(const Builder& builder, const LocalMemoryConfig& config, const std::string& key, int64_t width, int64_t heads,
+                         Of of, bool causal)
     : config_(config), width_(width), heads_(heads), of_(of), options_(read_options(config, key, causal)) {
   if (width % heads != 0)
     throw std::runtime_error("model.width " + std::to_string(width) + " is not a multiple of model.heads " + std::to_string(heads));
@@ -145,7 +144,8 @@ LocalMemory::LocalMemory(const Builder& builder, const LocalMemoryConfig& config
 
 bool LocalMemory::regularised() const {
   const Activation h = options_.attention.h;
-  return options_.read == Read::engine && !rms_weight_.defined() && (h == Activation::relu || h == Activation::relu2 || h == Activation::relu6);
+  return options_.read == Read::engine && !rms_weight_.defined() &&
+         (h == Activation::relu || h == Activation::relu2 || h == Activation::relu6);
 }
 
 Tensor LocalMemory::project(const Tensor& x) const {
@@ -191,8 +191,8 @@ Tensor LocalMemory::read(const Tensor& x, const Tensor& others, const Rows& rows
   const MemoryRead got = kv.defined() ? read_memory(packed, kv, heads_, options) : read_memory(packed, heads_, options);
   if (options.statistics) {
     Regulariser& total = *forward.regulariser;
-    const Tensor own = reluformer_regulariser(got.weight_sum, got.weight_log,
-                                              visible_slots(rows.readers, rows.slots, options.attention.causal));
+    const Tensor own =
+        reluformer_regulariser(got.weight_sum, got.weight_log, visible_slots(rows.readers, rows.slots, options.attention.causal));
     total.sum = total.sum.defined() ? total.sum + own : own;
     ++total.memories;
   }

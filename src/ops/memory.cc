@@ -32,8 +32,7 @@ struct ReadResult {
   Tensor out, weight_sum, weight_log, lse;
 };
 
-template <typename T>
-ReadResult read_forward(const Tensor& q, const Tensor& k, const Tensor& v, const ReadOptions& options) {
+template <typename T> ReadResult read_forward(const Tensor& q, const Tensor& k, const Tensor& v, const ReadOptions& options) {
   const AttentionProblem problem = check_attention(q, k, v, options.attention);
   const bool softmax = options.read == Read::engine && problem.rule.h == Activation::softmax;
   const auto per_row = [&](bool wanted) { return wanted ? at::empty({q.size(0), q.size(1), q.size(2)}, q.options()) : Tensor(); };
@@ -82,7 +81,8 @@ class ReadFunction : public torch::autograd::Function<ReadFunction> {
     const auto [q, k, v] = parts_of(a, b);
     const ReadResult r = read_forward(q, k, v, options);
     const Tensor out = r.out.transpose(1, 2).reshape({first.size(0), -1});
-    ctx->save_for_backward({a, b, r.lse.defined() ? out : Tensor(), r.lse, r.lse.defined() && options.statistics ? r.weight_log : Tensor()});
+    ctx->save_for_backward(
+        {a, b, r.lse.defined() ? out : Tensor(), r.lse, r.lse.defined() && options.statistics ? r.weight_log : Tensor()});
     auto saved = c10::make_intrusive<SavedRead>();
     saved->options = options;
     AttentionOptions& kept = saved->options.attention;
@@ -166,10 +166,11 @@ class GlobalReadFunction : public torch::autograd::Function<GlobalReadFunction> 
     with_type_of(u, [&](auto type) {
       using T = decltype(type);
       AtenParallel parallel;
-      kernels::slot_scores_forward(activation,
-                                   kernels::SlotScoresForward<T>{u.size(0), u.size(1), u.data_ptr<T>(), scores.data_ptr<T>(),
-                                                                 u.data_ptr<T>(), {dropout, static_cast<uint64_t>(seed)}},
-                                   parallel);
+      kernels::slot_scores_forward(
+          activation,
+          kernels::SlotScoresForward<T>{
+              u.size(0), u.size(1), u.data_ptr<T>(), scores.data_ptr<T>(), u.data_ptr<T>(), {dropout, static_cast<uint64_t>(seed)}},
+          parallel);
     });
     const Tensor y = at::empty({rows.size(0), v.size(0)}, x.options());
     linear_into(scores, v, tensor_of(value_bias), tensor_of(residual), y);
@@ -196,17 +197,25 @@ class GlobalReadFunction : public torch::autograd::Function<GlobalReadFunction> 
     with_type_of(x, [&](auto type) {
       using T = decltype(type);
       AtenParallel parallel;
-      kernels::slot_scores_backward(
-          phi,
-          kernels::SlotScoresBackward<T>{kept.size(0), kept.size(1), kept.data_ptr<T>(), du.data_ptr<T>(), du.data_ptr<T>(),
-                                         kept_are_scores ? nullptr : scores.data_ptr<T>(), key_bias.data_ptr<T>(), {dropout, seed}},
-          parallel);
+      kernels::slot_scores_backward(phi,
+                                    kernels::SlotScoresBackward<T>{kept.size(0),
+                                                                   kept.size(1),
+                                                                   kept.data_ptr<T>(),
+                                                                   du.data_ptr<T>(),
+                                                                   du.data_ptr<T>(),
+                                                                   kept_are_scores ? nullptr : scores.data_ptr<T>(),
+                                                                   key_bias.data_ptr<T>(),
+                                                                   {dropout, seed}},
+                                    parallel);
     });
     Tensor dx, value_bias;
     if (ctx->needs_input_grad(0)) dx = product(du, keys);
     if (ctx->saved_data["value_bias"].toBool()) value_bias = column_sums(grad);
-    return {dx, transposed_product(du, x), key_bias, transposed_product(grad, scores), value_bias,
-            ctx->saved_data["residual"].toBool() ? grads[0] : Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {dx,         transposed_product(du, x),
+            key_bias,   transposed_product(grad, scores),
+            value_bias, ctx->saved_data["residual"].toBool() ? grads[0] : Tensor(),
+            Tensor(),   Tensor(),
+            Tensor(),   Tensor()};
   }
 
  private:
@@ -225,7 +234,8 @@ class GlobalReadFunction : public torch::autograd::Function<GlobalReadFunction> 
 
 class RegulariserFunction : public torch::autograd::Function<RegulariserFunction> {
  public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& weight_sum, const Tensor& weight_log, const Tensor& visible, bool for_backward) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& weight_sum, const Tensor& weight_log, const Tensor& visible,
+                        bool for_backward) {
     const Tensor sum = weight_sum.contiguous(), log = weight_log.contiguous(), n = visible.contiguous();
     const Tensor dsum = for_backward ? at::empty_like(sum) : Tensor(), dlog = for_backward ? at::empty_like(log) : Tensor();
     const double value = with_type_of(sum, [&](auto type) {
@@ -276,8 +286,8 @@ Tensor read_without_gradient(const Tensor& q, const Tensor& k, const Tensor& v, 
   ReadOptions options = given;
   options.attention = with_seed(given.attention);
   options.statistics = false;
-  TORCH_CHECK(options.read == Read::engine || q.size(1) == k.size(1), op, ": sparsemax and entmax15 need as many key heads as query heads, got ",
-              k.size(1), " and ", q.size(1));
+  TORCH_CHECK(options.read == Read::engine || q.size(1) == k.size(1), op,
+              ": sparsemax and entmax15 need as many key heads as query heads, got ", k.size(1), " and ", q.size(1));
   return read_forward(with_adjacent_width(q), with_adjacent_width(k), with_adjacent_width(v), options).out;
 }
 

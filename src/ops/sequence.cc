@@ -25,10 +25,16 @@ class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
     with_type_of(w, [&](auto type) {
       using T = decltype(type);
       AtenParallel parallel;
-      kernels::embedding_forward(
-          kernels::Embedding<T>{tokens.size(0), w.size(1), tokens.data_ptr<int64_t>(), place.data_ptr<int64_t>(), w.data_ptr<T>(),
-                                p.data_ptr<T>(), scale, {dropout, static_cast<uint64_t>(seed)}, out.data_ptr<T>()},
-          parallel);
+      kernels::embedding_forward(kernels::Embedding<T>{tokens.size(0),
+                                                       w.size(1),
+                                                       tokens.data_ptr<int64_t>(),
+                                                       place.data_ptr<int64_t>(),
+                                                       w.data_ptr<T>(),
+                                                       p.data_ptr<T>(),
+                                                       scale,
+                                                       {dropout, static_cast<uint64_t>(seed)},
+                                                       out.data_ptr<T>()},
+                                 parallel);
     });
     ctx->save_for_backward({tokens, place});
     ctx->saved_data["rows"] = std::vector<int64_t>{w.size(0), p.size(0)};
@@ -73,11 +79,11 @@ class ResidualNormFunction : public torch::autograd::Function<ResidualNormFuncti
     with_type_of(r, [&](auto type) {
       using T = decltype(type);
       AtenParallel parallel;
-      kernels::residual_norm_forward({r.size(0), r.size(1), eps, {dropout, static_cast<uint64_t>(seed)}},
-                                     kernels::ResidualNormForward<T>{r.data_ptr<T>(), branch.data_ptr<T>(), w.data_ptr<T>(),
-                                                                     b.data_ptr<T>(), y.data_ptr<T>(), z.data_ptr<T>(),
-                                                                     mean.data_ptr<T>(), rstd.data_ptr<T>()},
-                                     parallel);
+      kernels::residual_norm_forward(
+          {r.size(0), r.size(1), eps, {dropout, static_cast<uint64_t>(seed)}},
+          kernels::ResidualNormForward<T>{r.data_ptr<T>(), branch.data_ptr<T>(), w.data_ptr<T>(), b.data_ptr<T>(), y.data_ptr<T>(),
+                                          z.data_ptr<T>(), mean.data_ptr<T>(), rstd.data_ptr<T>()},
+          parallel);
     });
     ctx->save_for_backward({y, w, mean, rstd});
     ctx->saved_data["dropout"] = dropout;
@@ -117,7 +123,8 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
       using T = decltype(type);
       AtenParallel parallel;
       kernels::rms_norm_forward(
-          kernels::RmsNorm<T>{x.size(0), x.size(1), eps, x.data_ptr<T>(), w.data_ptr<T>(), y.data_ptr<T>(), nullptr, nullptr, nullptr}, parallel);
+          kernels::RmsNorm<T>{x.size(0), x.size(1), eps, x.data_ptr<T>(), w.data_ptr<T>(), y.data_ptr<T>(), nullptr, nullptr, nullptr},
+          parallel);
     });
     ctx->save_for_backward({x, w});
     ctx->saved_data["eps"] = eps;
@@ -219,8 +226,8 @@ class ProjectedLossFunction : public torch::autograd::Function<ProjectedLossFunc
         using T = decltype(type);
         AtenParallel parallel;
         kernels::smoothed_cross_entropy(
-            kernels::SmoothedCrossEntropy<T>{count, classes, logits.data_ptr<T>(), labels.data_ptr<int64_t>() + first, smoothing, for_backward,
-                                             1 / static_cast<double>(rows), losses.data_ptr<double>() + first,
+            kernels::SmoothedCrossEntropy<T>{count, classes, logits.data_ptr<T>(), labels.data_ptr<int64_t>() + first, smoothing,
+                                             for_backward, 1 / static_cast<double>(rows), losses.data_ptr<double>() + first,
                                              nll.data_ptr<double>() + first, right.data_ptr<uint8_t>() + first},
             parallel);
       });
@@ -248,8 +255,8 @@ class ProjectedLossFunction : public torch::autograd::Function<ProjectedLossFunc
 
 }  // namespace
 
-Tensor embed_tokens(const Tensor& weight, const Tensor& tokens, const Tensor& offsets, const Tensor& positions, double scale, double dropout,
-                    int64_t seed) {
+Tensor embed_tokens(const Tensor& weight, const Tensor& tokens, const Tensor& offsets, const Tensor& positions, double scale,
+                    double dropout, int64_t seed) {
   constexpr const char* op = "hinge::embed_tokens";
   check_floating(op, "weight", weight, 2);
   check_integers(op, "tokens", tokens, -1);
@@ -260,9 +267,9 @@ Tensor embed_tokens(const Tensor& weight, const Tensor& tokens, const Tensor& of
   check_dropout(op, dropout);
   const Tensor bounds = offsets.contiguous(), place = at::empty_like(tokens);
   const int64_t* begin = bounds.data_ptr<int64_t>();
-  TORCH_CHECK(bounds.numel() >= 1 && begin[0] == 0 && begin[bounds.numel() - 1] == tokens.numel() &&
-                  std::is_sorted(begin, begin + bounds.numel()),
-              op, ": offsets must go from 0 to the number of tokens, ", tokens.numel(), ", and never decrease");
+  TORCH_CHECK(
+      bounds.numel() >= 1 && begin[0] == 0 && begin[bounds.numel() - 1] == tokens.numel() && std::is_sorted(begin, begin + bounds.numel()),
+      op, ": offsets must go from 0 to the number of tokens, ", tokens.numel(), ", and never decrease");
   kernels::places_in_sequences(begin, bounds.numel() - 1, place.data_ptr<int64_t>());
   check_range(op, "places in the sequences", place, positions.size(0));
   return EmbedFunction::apply(weight, positions, tokens.contiguous(), place, scale, dropout, seed);
@@ -287,7 +294,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return RmsNormFunction::apply(x, weight, eps);
 }
 
-Tensor normalise_heads(const Tensor& packed, int64_t parts, int64_t part, int64_t heads, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor normalise_heads(const Tensor& packed, int64_t parts, int64_t part, int64_t heads, const Tensor& weight, const Tensor& bias,
+                       double eps) {
   constexpr const char* op = "hinge::normalise_heads";
   check_floating(op, "packed", packed, 2);
   TORCH_CHECK(parts > 0 && part >= 0 && part < parts && heads > 0 && packed.size(1) % (parts * heads) == 0, op, ": packed must be [L, ",

@@ -1,5 +1,5 @@
-// The encoder-decoder model once more, in plain ATen calls, from its definition and one sentence at a time: what the fused model is compared
-// with, values and gradients.
+// The encoder-decoder model once more, in plain ATen calls, from its definition and one sentence at a time: what the fused model is
+// compared with, values and gradients.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -61,7 +61,8 @@ class PlainSeq2Seq {
     at::Tensor table = at::empty({length, config_.width}, at::kFloat);  // as the model has it
     for (int64_t at = 0; at < length; ++at)
       for (int64_t c = 0; c < config_.width; ++c) {
-        const double angle = static_cast<double>(at) / std::pow(10000.0, static_cast<double>(c / 2 * 2) / static_cast<double>(config_.width));
+        const double angle =
+            static_cast<double>(at) / std::pow(10000.0, static_cast<double>(c / 2 * 2) / static_cast<double>(config_.width));
         table[at][c] = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
       }
     return words + table.to(weight.scalar_type());
@@ -69,7 +70,8 @@ class PlainSeq2Seq {
 
   // The projection of the last dimension onto the simplex, by sorting; hidden entries are -inf.
   static at::Tensor simplex(const at::Tensor& s, bool entmax) {
-    const at::Tensor x = entmax ? s / 2 : s, sorted = std::get<0>(x.sort(-1, true)), finite = at::where(at::isinf(sorted), at::full_like(sorted, -1e3), sorted);
+    const at::Tensor x = entmax ? s / 2 : s, sorted = std::get<0>(x.sort(-1, true)),
+                     finite = at::where(at::isinf(sorted), at::full_like(sorted, -1e3), sorted);
     const at::Tensor k = at::arange(1, s.size(-1) + 1, s.options().requires_grad(false));
     const at::Tensor mean = finite.cumsum(-1) / k, squares = finite.square().cumsum(-1) / k - mean.square();
     const at::Tensor tau = entmax ? mean - at::sqrt(((1 - k * squares) / k).clamp_min(1e-300)) : mean - 1 / k;
@@ -110,7 +112,8 @@ class PlainSeq2Seq {
     return w;
   }
 
-  at::Tensor attend(const at::Tensor& x, const at::Tensor& others, const nn::LocalMemoryConfig& memory, const std::string& name, bool causal) {
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& others, const nn::LocalMemoryConfig& memory, const std::string& name,
+                    bool causal) {
     std::vector<at::Tensor> parts;
     if (others.defined()) {
       parts = dense(others, name + "kv").chunk(2, 1);

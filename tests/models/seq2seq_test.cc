@@ -85,8 +85,10 @@ std::vector<Case> cases() {
       });
   }
   for (const char* phi : {"relu", "gelu", "softmax", "softmax_norm"})
-    for (const char* norm : {"pre", "post"}) add(std::string("ffn_") + phi + "_" + norm, [&](Seq2SeqConfig& c) { c.ffn = phi, c.norm = norm; });
-  add("mixed", [](Seq2SeqConfig& c) { c.encoder.preset = "entmax15", c.decoder.preset = "softmax", c.cross.preset = "reluformer", c.gamma = 1.7; });
+    for (const char* norm : {"pre", "post"})
+      add(std::string("ffn_") + phi + "_" + norm, [&](Seq2SeqConfig& c) { c.ffn = phi, c.norm = norm; });
+  add("mixed",
+      [](Seq2SeqConfig& c) { c.encoder.preset = "entmax15", c.decoder.preset = "softmax", c.cross.preset = "reluformer", c.gamma = 1.7; });
   add("untied", [](Seq2SeqConfig& c) { c.tied = false; });
   add("learned_positions", [](Seq2SeqConfig& c) { c.position = "learned"; });
   add("gate", [](Seq2SeqConfig& c) { c.encoder.gate = c.decoder.gate = c.cross.gate = true; });
@@ -115,10 +117,14 @@ TEST_P(AgainstPlain, Aten) {
   const double eps = 1e-11;
   EXPECT_LT(largest_difference(got.logits, logits), eps * largest(logits));
   ASSERT_EQ(got.regulariser.defined(), regulariser.defined());
-  if (regulariser.defined()) { EXPECT_NEAR(got.regulariser.item<double>(), regulariser.item<double>(), eps); }
+  if (regulariser.defined()) {
+    EXPECT_NEAR(got.regulariser.item<double>(), regulariser.item<double>(), eps);
+  }
 
   const at::Tensor weights = at::randn(logits.sizes(), at::kDouble);
-  const auto total = [&](const at::Tensor& l, const at::Tensor& r) { return r.defined() ? (l * weights).sum() + 5 * r : (l * weights).sum(); };
+  const auto total = [&](const at::Tensor& l, const at::Tensor& r) {
+    return r.defined() ? (l * weights).sum() + 5 * r : (l * weights).sum();
+  };
   torch::autograd::backward({total(got.logits, got.regulariser)});
   torch::autograd::backward({total(logits, regulariser)});
   double size = 0;
@@ -142,13 +148,15 @@ TEST(Seq2Seq, Float32IsAsGoodAsPlainFloat32) {
       const Sequences source = sequences_of(kSource), target = sequences_of(kTarget);
       const at::Tensor got = model.forward(source, target).logits, plain = PlainSeq2Seq(config, single).forward(kSource, kTarget).first,
                        expected = PlainSeq2Seq(config, exact).forward(kSource, kTarget).first;
-      EXPECT_LE(largest_difference(got, expected), 3 * largest_difference(plain, expected) + 16 * 0x1p-24 * largest(expected)) << preset << norm;
+      EXPECT_LE(largest_difference(got, expected), 3 * largest_difference(plain, expected) + 16 * 0x1p-24 * largest(expected))
+          << preset << norm;
       const auto gradients = [](const at::Tensor& logits, const at::Tensor& of) {
         return torch::autograd::grad({logits.square().mean()}, {of})[0];
       };
       const at::Tensor dgot = gradients(got, model.parameters().find("embedding.weight")->value);
       const at::Tensor dplain = gradients(plain, single.at("embedding.weight")), dexact = gradients(expected, exact.at("embedding.weight"));
-      EXPECT_LE(largest_difference(dgot, dexact), 4 * largest_difference(dplain, dexact) + 64 * 0x1p-24 * largest(dexact)) << preset << norm;
+      EXPECT_LE(largest_difference(dgot, dexact), 4 * largest_difference(dplain, dexact) + 64 * 0x1p-24 * largest(dexact))
+          << preset << norm;
     }
 }
 
@@ -174,8 +182,7 @@ TEST(Seq2Seq, LossIsTheSmoothedCrossEntropyOfTheLogits) {
   std::vector<at::Tensor> leaves;
   for (const nn::Parameter& parameter : model.parameters().all()) leaves.push_back(parameter.value);
   const auto a = torch::autograd::grad({got.loss * 3}, leaves), b = torch::autograd::grad({expected * 3}, leaves);
-  for (size_t i = 0; i < leaves.size(); ++i)
-    EXPECT_LT(largest_difference(a[i], b[i]), 1e-12) << model.parameters().all()[i].name;
+  for (size_t i = 0; i < leaves.size(); ++i) EXPECT_LT(largest_difference(a[i], b[i]), 1e-12) << model.parameters().all()[i].name;
 }
 
 // ---- sentences and their company
@@ -206,7 +213,8 @@ TEST_P(EveryPreset, SentencesDoNotKnowTheirBatch) {
     int64_t first = 0;
     for (size_t s = 0; s < kSource.size(); ++s) {
       const at::Tensor alone = model.forward(sequences_of({kSource[s]}), sequences_of({kTarget[s]})).logits;
-      EXPECT_LE(largest_difference(alone, together.narrow(0, first, alone.size(0))), kRoundings * largest(alone)) << norm << " sentence " << s;
+      EXPECT_LE(largest_difference(alone, together.narrow(0, first, alone.size(0))), kRoundings * largest(alone))
+          << norm << " sentence " << s;
       first += alone.size(0);
     }
   }
@@ -257,7 +265,8 @@ TEST(Decoding, BeamsMultiplyMoveAndEnd) {
       for (Row& row : rows) tokens.push_back(at::randint(17, {1}).item<int64_t>()), row.tokens.push_back(tokens.back());
       const at::Tensor got = model.step(at::tensor(tokens, at::kLong), state);
       for (size_t i = 0; i < rows.size(); ++i) {
-        const at::Tensor whole = model.forward(sequences_of({kSource[static_cast<size_t>(rows[i].sentence)]}), sequences_of({rows[i].tokens})).logits;
+        const at::Tensor whole =
+            model.forward(sequences_of({kSource[static_cast<size_t>(rows[i].sentence)]}), sequences_of({rows[i].tokens})).logits;
         const at::Tensor expected = at::log_softmax(whole[t], 0);
         ASSERT_LE(largest_difference(got[static_cast<int64_t>(i)], expected), kRoundings * largest(expected))
             << preset << " step " << t << " row " << i;
@@ -368,7 +377,8 @@ TEST(Seq2Seq, GradientsOfANoisyPassAreThoseOfTheFunction) {
         };
         const double slope = (at_step(1e-6) - at_step(-1e-6)) / 2e-6;
         parameter.value.copy_(start);
-        EXPECT_NEAR((parameter.value.grad() * direction).sum().item<double>(), slope, 2e-7 * std::max(1.0, std::abs(slope))) << phi << " " << parameter.name;
+        EXPECT_NEAR((parameter.value.grad() * direction).sum().item<double>(), slope, 2e-7 * std::max(1.0, std::abs(slope)))
+            << phi << " " << parameter.name;
       }
     }
 }
@@ -422,7 +432,8 @@ TEST(Seq2Seq, ParametersAreThoseOfTheTransformer) {
   EXPECT_EQ(Seq2Seq(config, 0).parameters().count(), layers + V * C);
   config.norm = "pre";
   EXPECT_EQ(Seq2Seq(config, 0).parameters().count(), layers + V * C + 2 * norm);
-  config.size = "tiny", config.norm = "post", config.tied = false, config.position = "learned", config.max_length = 50, config.ffn = "softmax_norm";
+  config.size = "tiny", config.norm = "post", config.tied = false, config.position = "learned", config.max_length = 50,
+  config.ffn = "softmax_norm";
   config.attention = "rela";
   const int64_t c = 128, w = 256, a = 4 * (c * c + c) + c, f = 2 * c * w + w + 2 * c;
   EXPECT_EQ(Seq2Seq(config, 0).parameters().count(), 4 * (a + f + 4 * c) + 4 * (2 * a + f + 6 * c) + 3 * V * c + 2 * 50 * c);
@@ -488,8 +499,10 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn = "x"; }), {"model.ffn", "'x'", "softmax_norm"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.preset = "x"; }), {"model.cross.preset", "'x'", "entmax15", "reluformer"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.h = "x"; }), {"model.decoder", "'x'", "gelu"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.preset = "relu-vit", c.decoder.length = "keys"; }), {"model.decoder.length", "visible"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.preset = "sparsemax", c.cross.alpha = 1; }), {"model.cross", "sparsemax", "alpha"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.preset = "relu-vit", c.decoder.length = "keys"; }),
+                       {"model.decoder.length", "visible"}));
+  EXPECT_TRUE(
+      mentions(message([](Seq2SeqConfig& c) { c.cross.preset = "sparsemax", c.cross.alpha = 1; }), {"model.cross", "sparsemax", "alpha"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.gamma = 2; }), {"model.gamma", "reluformer"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.gamma = 2; }), {"model.cross", "gamma", "reluformer"}));
 

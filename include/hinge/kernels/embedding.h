@@ -13,8 +13,7 @@ namespace hinge::kernels {
 void places_in_sequences(const int64_t* offsets, int64_t sequences, int64_t* place);
 
 // out[i] = drop(scale * weight[token[i]] + positions[place[i]]), rows of `width` elements.
-template <typename T>
-struct Embedding {
+template <typename T> struct Embedding {
   int64_t tokens = 0, width = 0;
   const int64_t *token = nullptr, *place = nullptr;  // [tokens]
   const T *weight = nullptr, *positions = nullptr;
@@ -26,8 +25,7 @@ void embedding_forward(const Embedding<float>&, Parallel&);
 void embedding_forward(const Embedding<double>&, Parallel&);
 
 // sums[k] = scale * sum over i with index[i] == k of drop(grad[i]), in the order of i; k < slots, all of them written.
-template <typename T>
-struct EmbeddingSums {
+template <typename T> struct EmbeddingSums {
   int64_t rows = 0, width = 0, slots = 0;
   const int64_t* index = nullptr;  // [rows], each in [0, slots)
   const T* grad = nullptr;         // [rows, width]

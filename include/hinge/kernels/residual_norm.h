@@ -17,16 +17,14 @@ struct ResidualNormShape {
 };
 
 // y = residual + drop(x),  z = (y - mean(y)) * rstd(y) * weight + bias. Arrays [rows, width], contiguous.
-template <typename T>
-struct ResidualNormForward {
+template <typename T> struct ResidualNormForward {
   const T *residual = nullptr, *x = nullptr, *weight = nullptr, *bias = nullptr;
   T *y = nullptr, *z = nullptr;        // y may be the residual or x
   T *mean = nullptr, *rstd = nullptr;  // [rows], for backward; or null
 };
 
 // With g = the gradient of y through the norm, plus grad_y:  grad_residual = g,  grad_x = drop(g).
-template <typename T>
-struct ResidualNormBackward {
+template <typename T> struct ResidualNormBackward {
   const T *grad_z = nullptr, *y = nullptr, *weight = nullptr, *mean = nullptr, *rstd = nullptr;
   const T* grad_y = nullptr;  // or null
   T* grad_residual = nullptr;
@@ -40,8 +38,7 @@ void residual_norm_backward(const ResidualNormShape&, const ResidualNormBackward
 void residual_norm_backward(const ResidualNormShape&, const ResidualNormBackward<double>&, Parallel&);
 
 // y = x * rms * weight with rms = 1 / sqrt(mean(x^2) + eps), and its gradients for grad_y. Arrays [rows, width], contiguous.
-template <typename T>
-struct RmsNorm {
+template <typename T> struct RmsNorm {
   int64_t rows = 0, width = 0;
   double eps = 1e-6;
   const T *x = nullptr, *weight = nullptr;

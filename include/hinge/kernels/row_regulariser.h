@@ -20,8 +20,7 @@ struct RowRegulariser {
 RowRegulariser row_regulariser(double weight_sum, double weight_log, double visible);
 
 // Of `heads` times `rows` rows: the sum of the values divided by `count`, and its gradients [heads, rows] if those are not null.
-template <typename T>
-struct RegulariserRows {
+template <typename T> struct RegulariserRows {
   int64_t heads = 0, rows = 0;
   const T *weight_sum = nullptr, *weight_log = nullptr;  // [heads, rows]
   const double* visible = nullptr;                       // [rows]; 0: the row counts nothing

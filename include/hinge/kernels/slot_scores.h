@@ -13,8 +13,7 @@ namespace hinge::kernels {
 
 // What backward needs of forward: `kept` is u itself for a point-wise phi, the scores for relu (their zeros say all, those of dropout too)
 // and phi(u), before dropout, for softmax.
-template <typename T>
-struct SlotScoresForward {
+template <typename T> struct SlotScoresForward {
   int64_t rows = 0, slots = 0;
   const T* u = nullptr;
   T* scores = nullptr;   // may be u, if u need not be kept
@@ -23,8 +22,7 @@ struct SlotScoresForward {
 };
 
 // In one pass: du from the gradient of the scores, sums of du over rows, and the scores once more.
-template <typename T>
-struct SlotScoresBackward {
+template <typename T> struct SlotScoresBackward {
   int64_t rows = 0, slots = 0;
   const T* kept = nullptr;
   const T* grad = nullptr;  // of the scores

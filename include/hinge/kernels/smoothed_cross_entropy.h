@@ -9,8 +9,7 @@
 namespace hinge::kernels {
 
 // Row i's target gives its label the share 1 - smoothing, and each of the classes smoothing / classes besides.
-template <typename T>
-struct SmoothedCrossEntropy {
+template <typename T> struct SmoothedCrossEntropy {
   int64_t rows = 0, classes = 0;
   T* logits = nullptr;  // [rows, classes]; with `gradient`, overwritten by grad_scale times the gradient of the row's loss
   const int64_t* labels = nullptr;

@@ -14,8 +14,8 @@ namespace hinge::kernels {
 
 enum class SparseRule { sparsemax, entmax15 };
 
-// Of the shape Hq must be Hkv. Of AttentionRule only scale, dropout and seed count; of the arrays q, k, v, out and q, k, v, grad_out, dq, dk,
-// dv. Same input, same bits, for any number of workers.
+// Of the shape Hq must be Hkv. Of AttentionRule only scale, dropout and seed count; of the arrays q, k, v, out and q, k, v, grad_out, dq,
+// dk, dv. Same input, same bits, for any number of workers.
 void sparse_attention_forward(SparseRule, const AttentionShape&, const AttentionRule&, const AttentionForward<float>&, Parallel&);
 void sparse_attention_forward(SparseRule, const AttentionShape&, const AttentionRule&, const AttentionForward<double>&, Parallel&);
 void sparse_attention_backward(SparseRule, const AttentionShape&, const AttentionRule&, const AttentionBackward<float>&, Parallel&);
