@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
+import translate_peers
 import vit_peers
 from report import line_chart, markdown_table, require_writable, write_atomically, write_markdown
 
@@ -351,18 +352,18 @@ def attention(options: argparse.Namespace) -> None:
         write_atomically(options.plot, line_chart(title, about, "GFLOP/s", panels))
 
 
-def vit(options: argparse.Namespace) -> None:
+def models(options: argparse.Namespace, compare, unit: str) -> None:
     for path in (options.json, options.markdown):
         if path:
             require_writable(path)
-    table, rows = vit_peers.compare(options)
-    about = f"{cpu_model()}, {options.threads} threads, PyTorch {torch.__version__}, float32; GFLOP/s, medians of {options.rounds} rounds"
+    table, rows = compare(options)
+    about = f"{cpu_model()}, {options.threads} threads, PyTorch {torch.__version__}, float32; {unit}, medians of {options.rounds} rounds"
     text = f"`python bench/peers.py {' '.join(sys.argv[1:])}`\n\n{about}.\n\n{table}"
     print(text)
     if options.json:
         write_atomically(options.json, json.dumps({"machine": {"cpu": cpu_model(), "torch": torch.__version__}, "results": rows}, indent=2) + "\n")
     if options.markdown:
-        write_markdown(options.markdown, "peers vit", text)
+        write_markdown(options.markdown, f"peers {options.command}", text)
 
 
 def whole_numbers(text: str) -> list[int]:
@@ -392,18 +393,29 @@ def main() -> None:
         "--markdown", metavar="FILE", help="write the tables; where FILE has the marks of the region 'peers attention', only between them"
     )
     output.add_argument("--plot", metavar="FILE", help="draw GFLOP/s over L as SVG")
-    command = commands.add_parser("vit", help="training steps and inference of whole vision transformers", allow_abbrev=False)
-    command.add_argument("--models", type=lambda text: text.split(","), default=list(vit_peers.MODELS), metavar="LIST", help="models (default: all four)")
-    command.add_argument("--threads", type=int, default=min(2, cores), help="threads (default: 2)")
-    command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
-    command.add_argument("--json", metavar="FILE", help="write the numbers")
-    command.add_argument("--markdown", metavar="FILE", help="write the table; where FILE has the marks of the region 'peers vit', only between them")
+    for name, help, chosen, known in (
+        ("vit", "training steps and inference of whole vision transformers", "--models", list(vit_peers.MODELS)),
+        ("translate", "training steps and decoding of whole translation models", "--cases", list(translate_peers.GOALS)),
+    ):
+        command = commands.add_parser(name, help=help, allow_abbrev=False)
+        command.add_argument(chosen, type=lambda text: text.split(","), default=known, metavar="LIST", help=f"out of {','.join(known)} (default: all)")
+        command.add_argument("--threads", type=int, default=min(2, cores), help="threads (default: 2)")
+        command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
+        command.add_argument("--json", metavar="FILE", help="write the numbers")
+        command.add_argument("--markdown", metavar="FILE", help=f"write the table; where FILE has the marks of the region 'peers {name}', only between them")
     command = commands.add_parser("vit-worker")  # one peer of `vit`
     for name in ("kind", "model", "h", "which", "threads"):
         command.add_argument(name)
+    command = commands.add_parser("translate-worker")  # one peer of `translate`
+    for name in ("kind", "case", "threads"):
+        command.add_argument(name)
     options = parser.parse_args()
     if options.command == "vit":
-        return vit(options)
+        return models(options, vit_peers.compare, "GFLOP/s")
+    if options.command == "translate":
+        return models(options, translate_peers.compare, "target tokens/s")
+    if options.command == "translate-worker":
+        return translate_peers.worker(options.kind, options.case, int(options.threads))
     if options.command == "vit-worker":
         return vit_peers.worker(options.kind, options.model, options.h, options.which, int(options.threads))
     if options.lengths is None:

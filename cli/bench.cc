@@ -8,6 +8,7 @@ void add_bench(Command parent) {
   bench.require_subcommand();
   add_bench_attention(bench);
   add_bench_vit(bench);
+  add_bench_translate(bench);
 }
 
 }  // namespace hinge::cli

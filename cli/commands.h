@@ -14,10 +14,13 @@ void add_predict(Command parent);
 void add_attend(Command parent);
 void add_probe(Command parent);
 void add_weights(Command parent);
+void add_translate(Command parent);
+void add_analyze(Command parent);
 void add_score(Command parent);
 void add_data(Command parent);
 void add_bench(Command parent);
 void add_bench_attention(Command parent);
 void add_bench_vit(Command parent);
+void add_bench_translate(Command parent);
 
 }  // namespace hinge::cli

@@ -1,0 +1,236 @@
+"""Whole translation models: Hinge's against PyTorch's nn.Transformer (eager, compiled) in training and CTranslate2 in decoding.
+
+The same shape everywhere: 6+6 layers, width 512, FFN 1024, 4 heads, vocabulary 10,000, dropout 0.1, Adam. Every peer runs in a process of
+its own; they are asked for one sample each in turn. Ours is `hinge bench translate`, started anew for every sample.
+"""
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from report import markdown_table
+
+VOCABULARY, WIDTH, SLOTS, HEADS, DEPTH, BATCH_TOKENS = 10000, 512, 1024, 4, 6, 4000
+SENTENCES, SENTENCE_TOKENS, BEAM = 16, 25, 4  # of the case decode
+GOALS = {"25": 1.35, "256": 1.4, "2048": 2.5, "uneven": 1.6, "decode": 1.0}  # times the fastest peer
+HINGE = Path(__file__).resolve().parent.parent / "build/release/bin/hinge"
+
+
+def lengths_of(case: str) -> list[int]:
+    """As in src/bench/translate.cc."""
+    if case == "decode":
+        return [SENTENCE_TOKENS] * SENTENCES
+    if case != "uneven":
+        return [int(case)] * max(1, BATCH_TOKENS // int(case))
+    lengths: list[int] = []
+    while sum(lengths) < BATCH_TOKENS:
+        u = math.fmod(0.5 + 0.6180339887 * len(lengths), 1.0)
+        lengths.append(min(100, max(3, math.floor(20 * math.exp(0.5 * math.log(u / (1 - u)) / 1.7) + 0.5))))
+    return lengths
+
+
+# ---- A peer, in its own process -----------------------------------------------------------------------------------------------
+
+
+def training_call(kind: str, case: str):
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+
+    lengths = lengths_of(case)
+    longest, count = max(lengths), len(lengths)
+    padded = min(lengths) < longest
+
+    class Translator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(VOCABULARY, WIDTH)
+            self.position = nn.Buffer(torch.randn(1, longest, WIDTH) * 0.02)
+            self.dropout = nn.Dropout(0.1)
+            self.transformer = nn.Transformer(WIDTH, HEADS, DEPTH, DEPTH, SLOTS, dropout=0.1, batch_first=True)
+
+        def forward(self, source, target, causal, padding):
+            x = self.dropout(self.embed(source) * WIDTH**0.5 + self.position)
+            y = self.dropout(self.embed(target) * WIDTH**0.5 + self.position)
+            h = self.transformer(
+                x,
+                y,
+                tgt_mask=causal,
+                tgt_is_causal=True,
+                src_key_padding_mask=padding,
+                tgt_key_padding_mask=padding,
+                memory_key_padding_mask=padding,
+            )
+            return F.linear(h, self.embed.weight)
+
+    torch.manual_seed(0)
+    model = Translator()
+    run = torch.compile(model, dynamic=False) if kind == "torch.compile" else model
+    adam = torch.optim.Adam(model.parameters(), lr=1e-5, betas=(0.9, 0.98), fused=True)
+    source, target, labels = (torch.randint(3, VOCABULARY, (count, longest)) for _ in range(3))
+    # Masks are additive and of the same type, so that nothing is converted in the step.
+    causal = torch.triu(torch.full((longest, longest), -math.inf), diagonal=1)
+    padding = None
+    if padded:
+        beyond = torch.arange(longest)[None] >= torch.tensor(lengths)[:, None]
+        padding = torch.zeros(count, longest).masked_fill_(beyond, -math.inf)
+        labels[beyond] = -100
+
+    def call():
+        adam.zero_grad(set_to_none=True)
+        logits = run(source, target, causal, padding)
+        F.cross_entropy(logits.view(-1, VOCABULARY), labels.view(-1), label_smoothing=0.1).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        return sum(lengths)
+
+    return call
+
+
+def ctranslate2_call(threads: int):
+    """A model of random weights through CTranslate2's own specification, float32."""
+    import ctranslate2
+    import numpy as np
+    from ctranslate2.specs import common_spec, transformer_spec
+
+    random = np.random.default_rng(0)
+    spec = transformer_spec.TransformerSpec.from_config((DEPTH, DEPTH), HEADS, pre_norm=False, activation=common_spec.Activation.RELU)
+
+    def dense(layer, n, k):
+        layer.weight = (random.standard_normal((n, k)) * k**-0.5).astype(np.float32)
+        layer.bias = np.zeros(n, np.float32)
+
+    def norm(layer):
+        layer.gamma, layer.beta = np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
+
+    def stack(side):
+        embeddings = side.embeddings[0] if isinstance(side.embeddings, list) else side.embeddings
+        embeddings.weight = (random.standard_normal((VOCABULARY, WIDTH)) * WIDTH**-0.5).astype(np.float32)
+        embeddings.multiply_by_sqrt_depth = True
+        for layer in side.layer:
+            norm(layer.self_attention.layer_norm)
+            dense(layer.self_attention.linear[0], 3 * WIDTH, WIDTH)
+            dense(layer.self_attention.linear[1], WIDTH, WIDTH)
+            if hasattr(layer, "attention"):
+                norm(layer.attention.layer_norm)
+                dense(layer.attention.linear[0], WIDTH, WIDTH)
+                dense(layer.attention.linear[1], 2 * WIDTH, WIDTH)
+                dense(layer.attention.linear[2], WIDTH, WIDTH)
+            norm(layer.ffn.layer_norm)
+            dense(layer.ffn.linear_0, SLOTS, WIDTH)
+            dense(layer.ffn.linear_1, WIDTH, SLOTS)
+
+    stack(spec.encoder)
+    stack(spec.decoder)
+    dense(spec.decoder.projection, VOCABULARY, WIDTH)
+    tokens = ["<unk>", "<s>", "</s>"] + [f"t{i}" for i in range(3, VOCABULARY)]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.validate()
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=threads)
+    source = [[tokens[3 + (7 * i + 11 * j) % (VOCABULARY - 3)] for j in range(SENTENCE_TOKENS)] for i in range(SENTENCES)]
+
+    def call():
+        results = translator.translate_batch(
+            source,
+            beam_size=BEAM,
+            max_batch_size=SENTENCES,
+            max_decoding_length=SENTENCE_TOKENS - 1,
+            min_decoding_length=SENTENCE_TOKENS - 1,
+        )
+        return sum(len(result.hypotheses[0]) + 1 for result in results)
+
+    return call
+
+
+def worker(kind: str, case: str, threads: int) -> None:
+    """Prints "ready", then for each line of input the tokens and the seconds of one call."""
+    import torch
+
+    torch.set_num_threads(threads)
+    call = ctranslate2_call(threads) if kind == "CTranslate2" else training_call(kind, case)
+    call(), call()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        tokens = call()
+        print(tokens, time.perf_counter() - start, flush=True)
+
+
+# ---- The comparison -----------------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    def __init__(self, kind: str, case: str, threads: int):
+        self.kind, self.rates, self.note = kind, [], ""
+        arguments = [sys.executable, str(Path(__file__).with_name("peers.py")), "translate-worker", kind, case, str(threads)]
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def ready(self) -> bool:
+        while line := self.process.stdout.readline():
+            if line.strip() == "ready":
+                return True
+        lines = [line for line in self.process.stderr.read().splitlines() if line.strip()]
+        self.note = lines[-1][:160] if lines else "ended without a word"
+        return False
+
+    def sample(self) -> None:
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        tokens, seconds = self.process.stdout.readline().split()
+        self.rates.append(float(tokens) / float(seconds))
+
+    def finish(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Ours:
+    def __init__(self, case: str, attention: str, threads: int):
+        self.kind, self.rates, self.note = f"ours {attention}", [], ""
+        self.command = [str(HINGE), "bench", "translate", "--cases", case, "--attention", attention]
+        self.command += ["--threads", str(threads), "--rounds", "1", "--json", "-"]
+
+    def sample(self) -> None:
+        done = subprocess.run(self.command, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(self.command)} failed: {done.stderr.strip()}")
+        self.rates.append(json.loads(done.stdout)["results"][0]["tokens_per_second"])
+
+
+def compare(options) -> tuple[str, list[dict]]:
+    if not HINGE.exists():
+        sys.exit(f"{HINGE} is not there: build it with `make build`")
+    rows, lines = [], []
+    for case in options.cases:
+        print(f"{case} ...", file=sys.stderr, flush=True)
+        peers = [Peer(kind, case, options.threads) for kind in (["CTranslate2"] if case == "decode" else ["eager", "torch.compile"])]
+        ready = [peer for peer in peers if peer.ready()]
+        ours = [Ours(case, attention, options.threads) for attention in ("softmax", "reluformer")]
+        for _ in range(options.rounds):
+            for each in [*ours, *ready]:
+                each.sample()
+        for peer in ready:
+            peer.finish()
+        rate = {each.kind: statistics.median(each.rates) for each in [*ours, *ready]}
+        for each in [*ours, *peers]:
+            row = {"peer": each.kind, "case": case, "threads": options.threads}
+            row |= {"tokens_per_second": rate[each.kind], "slowest": min(each.rates), "fastest": max(each.rates)} if each.rates else {"note": each.note}
+            rows.append(row)
+        fastest = max((rate[peer.kind] for peer in ready), default=math.nan)
+
+        def ratio(kind: str) -> str:
+            value = rate[kind] / fastest
+            return f"{value:.2f}" if value >= GOALS[case] else f"**{value:.2f} (goal {GOALS[case]:g}: missed)**"
+
+        shown = [f"{rate[kind]:.0f}" if kind in rate else "-" for kind in ("ours softmax", "ours reluformer", "eager", "torch.compile", "CTranslate2")]
+        lines.append([case, *shown, ratio("ours softmax"), ratio("ours reluformer")])
+    head = ["case", "ours, softmax", "ours, ReLUFormer", "eager", "compiled", "CTranslate2", "softmax / fastest peer", "ReLUFormer / fastest peer"]
+    return markdown_table(head, lines), rows

@@ -1,0 +1,45 @@
+// Measures whole translation models: a training step (forward, loss, backward, Adam) on sequences of given lengths, and beam search.
+// Checked first, then timed in turn, the FMA peak among them. Flops counted: forward as Seq2Seq::flops() says, three times that a step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace hinge::bench {
+
+// 6+6 layers, width 512, 1024 slots, 4 heads, 10,000 tokens, dropout 0.1. Cases by name: "25", "256" and "2048" tokens a sequence, about
+// 4,000 target tokens a batch, "uneven" lengths as sentences have them, and "decode": beam 4, 16 sentences of 25 tokens, 25 out.
+std::vector<std::string> translate_case_names();
+// The lengths of the sequences of a case's batch; source and target alike.
+std::vector<int64_t> translate_lengths(const std::string& name);
+
+struct TranslatePlan {
+  std::vector<std::string> cases, attentions;  // attentions: softmax, reluformer (training with its regulariser)
+  int threads = 1;
+  int rounds = 5;
+};
+
+struct TranslateRow {
+  std::string name, attention;
+  int64_t tokens = 0;  // target tokens of a batch, or those that a search has written
+  double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;
+  double tokens_per_second = 0, gflops = 0, percent_of_peak = 0;  // the last two of training only
+};
+
+struct TranslateReport {
+  double fma_peak_gflops = 0, sgemm_gflops = 0;
+  int threads = 1;
+  std::string simd, cpu;
+  double largest_error = 0;  // of the loss of a batch against its sequences one by one, relative
+  int64_t memory_bytes = 0;  // largest resident size of the process
+  std::vector<TranslateRow> rows;
+};
+
+TranslateReport run(const TranslatePlan& plan, const std::function<void(const std::string&)>& progress);
+nlohmann::ordered_json to_json(const TranslateReport& report);
+std::string table(const TranslateReport& report);
+
+}  // namespace hinge::bench
