@@ -13,7 +13,9 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "decode/translator.h"
 #include "support/config.h"
+#include "support/progress.h"
 #include "train/task_kind.h"
 #include "train/translation_trainer.h"
 #include "train/vit_trainer.h"
@@ -80,7 +82,7 @@ train::TrainResult begin(const Options& options, const std::string& folder) {
   if (train::task_of_config(options.config) == train::TaskKind::translation) {
     const auto config = read_config<train::TranslationTrainConfig>(options);
     fmt::print(stderr, "Training into {}\n", folder);
-    return train::train_translation(config, folder, stop_asked);
+    return train::train_translation(config, folder, stop_asked, support::ProgressOutput::standard_error(), decode::greedy_bleu);
   }
   const auto config = read_config<train::VitTrainConfig>(options);
   fmt::print(stderr, "Training into {}\n", folder);
@@ -89,8 +91,9 @@ train::TrainResult begin(const Options& options, const std::string& folder) {
 
 train::TrainResult go_on(const std::string& folder) {
   if (!train::is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
-  return train::task_of_config(train::config_path(folder)) == train::TaskKind::translation ? train::resume_translation(folder, stop_asked)
-                                                                                           : train::resume_vit(folder, stop_asked);
+  if (train::task_of_config(train::config_path(folder)) == train::TaskKind::translation)
+    return train::resume_translation(folder, stop_asked, support::ProgressOutput::standard_error(), decode::greedy_bleu);
+  return train::resume_vit(folder, stop_asked);
 }
 
 int train(const Options& options) {

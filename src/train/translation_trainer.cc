@@ -32,11 +32,13 @@ struct RunText {
   std::vector<std::string> sources, references;  // validation sentences to translate for BLEU
 };
 
-text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text::ParallelText& train) {
+text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text::ParallelText& train,
+                                 const support::ProgressOutput& output) {
   if (!config.vocabulary_file.empty()) return text::Vocabulary::load(config.vocabulary_file);
   std::vector<std::string_view> sentences;
   for (const text::Document& document : train.documents)
     for (const text::Pair& pair : document.pairs) sentences.insert(sentences.end(), {pair.source, pair.target});
+  output.write(fmt::format("vocabulary: finding {} pieces in {} sentences\n", config.vocabulary.size, sentences.size()));
   return text::Vocabulary::train(sentences, config.vocabulary);
 }
 
@@ -45,7 +47,7 @@ RunText read_run_text(const TranslationTrainConfig& config, const std::optional<
                       const support::ProgressOutput& output) {
   const text::ParallelText train = text::read_text(config.data.source, text::Part::train);
   const text::ParallelText valid = text::read_text(config.data.source, text::Part::valid);
-  const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train);
+  const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train, output);
   RunText data{vocabulary, nullptr, nullptr, {}, {}};
   const auto encode = [&](const char* name, const text::ParallelText& text) {
     auto corpus = std::make_shared<const text::Corpus>(text, vocabulary, config.data.corpus);

@@ -268,19 +268,22 @@ TEST_F(CommandTest, KeysAreSetAndMistakesNamed) {
 
 TEST_F(CommandTest, TranslationsAreListedAndCompared) {
   write_tiny_text(folder_.string());
-  put("words.toml", support::write_config(tiny_translation(folder_.string(), 8)));
+  TranslationTrainConfig words = tiny_translation(folder_.string(), 8);
+  words.train.bleu_sentences = 5;
+  put("words.toml", support::write_config(words));
   for (const char* preset : {"reluformer", "softmax"}) {
     const Ended ended = hinge(
         {"train", path("words.toml"), "--out", path(std::string("runs/") + preset), "--set", std::string("model.attention=") + preset});
     ASSERT_EQ(ended.code, 0) << ended.err;
-    EXPECT_TRUE(mentions(ended.err, {"training: 240 pairs", "validation: 40 pairs", "mean of the last 2 checkpoints"}));
+    EXPECT_TRUE(mentions(ended.err, {"training: 240 pairs", "validation: 40 pairs", "on 5 sentences", "mean of the last 2 checkpoints"}));
     EXPECT_TRUE(mentions(ended.out, {"Done: validation loss", "tokens/s"}));
   }
   const Ended listed = hinge({"runs", path("runs")});
   EXPECT_EQ(listed.code, 0);
-  EXPECT_TRUE(mentions(listed.out, {"perplexity", "tokens/s", "loss ", "model.encoder.preset", "reluformer", "8/8"}));
+  EXPECT_TRUE(mentions(listed.out, {"perplexity", "BLEU", "tokens/s", "loss ", "model.encoder.preset", "reluformer", "8/8"}));
   ASSERT_EQ(hinge({"report", path("runs"), "--out", path("page.html")}).code, 0);
-  EXPECT_TRUE(mentions(content("page.html"), {"<h1>Translation models compared</h1>", "Loss on the validation text", "Perplexity"}));
+  EXPECT_TRUE(
+      mentions(content("page.html"), {"<h1>Translation models compared</h1>", "Loss on the validation text", "Perplexity", "BLEU of"}));
 
   ASSERT_EQ(hinge({"train", path("tiny.toml"), "--out", path("runs/images"), "--set", "optim.steps=2"}).code, 0);
   EXPECT_TRUE(mentions(hinge({"runs", path("runs")}).out, {"images", "softmax"}));
