@@ -1,0 +1,247 @@
+// hinge analyze: what the layers of a trained translation model do, as a table, as plots and as maps of attention.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/trained_model.h"
+#include "cli/translation_model.h"
+#include "decode/translator.h"
+#include "eval/seq2seq_analysis.h"
+#include "experiment/heat_map.h"
+#include "experiment/svg_plot.h"
+#include "support/atomic_file.h"
+#include "text/corpus.h"
+#include "text/source.h"
+
+namespace hinge::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using eval::MemoryStatistics;
+
+struct Options {
+  TranslationModelOptions model;
+  std::string data = "valid", sentences = "64", out;
+  std::vector<std::string> maps;
+  bool json = false;
+};
+
+text::ParallelText read_data(const std::string& given, const train::TranslationTrainConfig& config) {
+  if (given == "train") return text::read_text(config.data.source, text::Part::train);
+  if (given == "valid") return text::read_text(config.data.source, text::Part::valid);
+  if (given == "test") return text::read_text(config.data.source, text::Part::test);
+  const size_t comma = given.find(',');
+  if (comma == std::string::npos)
+    throw UsageError(
+        fmt::format("--data '{}' is not known: give train, valid or test of the run's text, or two files: SOURCE,TARGET", given));
+  return text::read_parallel(given.substr(0, comma), given.substr(comma + 1));
+}
+
+// One column of the table and one plot.
+struct Measure {
+  const char *column, *file, *title, *axis;
+  double MemoryStatistics::*value;
+  double factor;  // percent: 100
+};
+constexpr Measure kMeasures[] = {
+    {"out/res", "variance-ratio", "Variance of the output by that of the residual", "ratio", &MemoryStatistics::variance_ratio, 1},
+    {"sum", "weight-sum", "Sum of a row's weights", "sum", &MemoryStatistics::weight_sum, 1},
+    {"entropy", "entropy", "Entropy of a row's weights", "nats", &MemoryStatistics::entropy, 1},
+    {"of max", "relative-entropy", "Entropy of a row's weights, of the largest possible", "percent", &MemoryStatistics::relative_entropy,
+     100},
+    {"zeros", "zeros", "Weights that are exactly zero", "percent", &MemoryStatistics::zero_share, 100},
+    {"aniso", "anisotropy", "Mean cosine between values", "cosine", &MemoryStatistics::anisotropy, 1},
+};
+
+std::string label_of(const MemoryStatistics& memory) { return fmt::format("{} {}", memory.kind, memory.layer); }
+
+void print_table(const std::vector<MemoryStatistics>& memories) {
+  const std::vector<double> tops = {1, 10};
+  fmt::print("{:<16}", "memory");
+  for (const Measure& measure : kMeasures) fmt::print(" {:>8}", measure.column);
+  for (const double percent : tops) fmt::print(" {:>8}", fmt::format("top {}%", percent));
+  fmt::print("\n");
+  for (const MemoryStatistics& memory : memories) {
+    fmt::print("{:<16}", label_of(memory));
+    for (const Measure& measure : kMeasures) {
+      const double value = memory.*measure.value * measure.factor;
+      fmt::print(" {:>8}", measure.factor == 100 ? fmt::format("{:.1f}%", value) : fmt::format("{:.3f}", value));
+    }
+    for (const double percent : tops) {
+      const size_t place =
+          static_cast<size_t>(std::find(eval::kTopPercents.begin(), eval::kTopPercents.end(), percent) - eval::kTopPercents.begin());
+      fmt::print(" {:>7.1f}%", 100 * memory.top_shares[place]);
+    }
+    fmt::print("\n");
+  }
+}
+
+nlohmann::json to_json(const MemoryStatistics& memory) {
+  nlohmann::json tops = nlohmann::json::array();
+  for (size_t i = 0; i < eval::kTopPercents.size(); ++i)
+    tops.push_back({{"percent", eval::kTopPercents[i]}, {"share", memory.top_shares[i]}});
+  return {{"name", memory.name},
+          {"kind", memory.kind},
+          {"layer", memory.layer},
+          {"rows", memory.rows},
+          {"variance_ratio", memory.variance_ratio},
+          {"weight_sum", memory.weight_sum},
+          {"entropy", memory.entropy},
+          {"relative_entropy", memory.relative_entropy},
+          {"zero_share", memory.zero_share},
+          {"anisotropy", memory.anisotropy},
+          {"top_shares", tops}};
+}
+
+// Bars by layer, a colour for each kind of memory.
+std::string measure_plot(const Measure& measure, const std::vector<MemoryStatistics>& memories, const std::string& subtitle) {
+  experiment::BarChart chart{measure.title, subtitle, "layer", measure.axis, {}, {}, {}};
+  size_t layers = 0;
+  for (const MemoryStatistics& memory : memories) layers = std::max(layers, static_cast<size_t>(memory.layer) + 1);
+  for (size_t i = 0; i < layers; ++i) chart.groups.push_back(std::to_string(i));
+  for (const MemoryStatistics& memory : memories) {
+    auto series = std::find_if(chart.series.begin(), chart.series.end(), [&](const auto& one) { return one.label == memory.kind; });
+    if (series == chart.series.end()) {
+      chart.series.push_back({memory.kind, std::vector<double>(layers, std::numeric_limits<double>::quiet_NaN()), chart.series.size()});
+      series = std::prev(chart.series.end());
+    }
+    series->values[static_cast<size_t>(memory.layer)] = memory.*measure.value * measure.factor;
+  }
+  return render(chart);
+}
+
+std::string share_plot(const std::vector<MemoryStatistics>& memories, const std::string& subtitle) {
+  experiment::LineChart chart{
+      "Share of all weights that the top slots hold", subtitle, "percent of the slots", "percent of the weights", true, {}, {}};
+  for (const eval::KindShares& shares : eval::top_shares_by_kind(memories)) {
+    experiment::LineSeries series{shares.kind, {}, chart.series.size()};
+    for (size_t i = 0; i < eval::kTopPercents.size(); ++i) series.points.emplace_back(eval::kTopPercents[i], 100 * shares.top_shares[i]);
+    chart.series.push_back(std::move(series));
+  }
+  return render(chart);
+}
+
+// Files of one folder.
+class Folder {
+ public:
+  explicit Folder(const fs::path& path) : path_(path) {
+    std::error_code failure;
+    fs::create_directories(path_, failure);
+    if (failure)
+      throw std::runtime_error(
+          fmt::format("cannot make the folder '{}': {}; choose another with --out", path_.string(), failure.message()));
+  }
+  void write(const std::string& name, const std::string& content) {
+    files_.push_back((path_ / name).string());
+    support::AtomicFile(files_.back()).commit(content);
+  }
+  const std::vector<std::string>& files() const { return files_; }
+
+ private:
+  fs::path path_;
+  std::vector<std::string> files_;
+};
+
+// The maps of one sentence and its translation by the model.
+std::string write_maps(const train::LoadedTranslation& loaded, const std::string& sentence, size_t number, Folder& folder) {
+  const text::Vocabulary& vocabulary = loaded.vocabulary;
+  const decode::Translator translator(*loaded.model, vocabulary, {});
+  const decode::Source source = translator.encode(sentence);
+  const decode::Translation translation = translator.translate({source}).at(0).at(0);
+  eval::ModelPair pair{{source.begin(), source.end()}, {vocabulary.bos()}};
+  pair.target.insert(pair.target.end(), translation.ids.begin(), translation.ids.end());
+
+  std::vector<std::string> reads, read, written;
+  for (const int32_t id : source) read.push_back(vocabulary.piece(id));
+  for (const int64_t id : pair.target) reads.push_back(vocabulary.piece(static_cast<int32_t>(id)));
+  written.assign(reads.begin() + 1, reads.end());
+  written.push_back(vocabulary.piece(vocabulary.eos()));
+  for (const eval::AttentionMap& map : eval::attention_maps(*loaded.model, pair)) {
+    const bool cross = map.reads_source && !map.read_by_source;
+    const at::Tensor weights = map.weights.contiguous();
+    const double* values = weights.data_ptr<double>();
+    const experiment::HeatMap picture{map.name,
+                                      cross ? "Where the decoder looks in the source for each token that it writes; mean of the heads"
+                                            : "What each token looks at; mean of the heads",
+                                      cross ? "source" : "looked at",
+                                      cross ? "written" : "looking",
+                                      map.reads_source ? read : reads,
+                                      map.read_by_source ? read
+                                      : cross            ? written
+                                                         : reads,
+                                      {values, values + weights.numel()}};
+    folder.write(fmt::format("map-{}-{}.svg", number, map.name), render(picture));
+  }
+  return translation.text;
+}
+
+int run_analyze(const Options& options) {
+  const int64_t sentences = parse_whole("--sentences", options.sentences, 1, 1000000);
+  const train::LoadedTranslation loaded = open_translation(options.model);
+  const text::Corpus corpus(read_data(options.data, loaded.config), loaded.vocabulary, loaded.config.data.corpus);
+  const std::vector<eval::ModelPair> pairs = eval::sample_pairs(corpus, sentences);
+  const std::vector<MemoryStatistics> memories = eval::analyze_memories(*loaded.model, pairs);
+
+  fs::path run = fs::path(options.model.run).lexically_normal();
+  if (!run.has_filename()) run = run.parent_path();
+  Folder folder(options.out.empty() ? fs::path("analysis-" + run.filename().string()) : fs::path(options.out));
+  const std::string subtitle =
+      fmt::format("{}, step {}, {} {} of {}", run.filename().string(), loaded.checkpoint.step, pairs.size(),
+                  loaded.config.data.corpus.document_tokens > 0 ? "parts of documents" : "sentences", options.data);
+  for (const Measure& measure : kMeasures) folder.write(std::string(measure.file) + ".svg", measure_plot(measure, memories, subtitle));
+  folder.write("top-shares.svg", share_plot(memories, subtitle));
+  nlohmann::json json = {{"run", options.model.run},       {"step", loaded.checkpoint.step}, {"averaged", loaded.averaged},
+                         {"data", options.data},           {"sentences", pairs.size()},      {"memories", nlohmann::json::array()},
+                         {"maps", nlohmann::json::array()}};
+  for (const MemoryStatistics& memory : memories) json["memories"].push_back(to_json(memory));
+  for (size_t i = 0; i < options.maps.size(); ++i)
+    json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(loaded, options.maps[i], i + 1, folder)}});
+  folder.write("analysis.json", json_text(json));
+
+  if (options.json) {
+    json["files"] = folder.files();
+    fmt::print("{}", json_text(json));
+    return 0;
+  }
+  fmt::print("{}\n\n", subtitle);
+  print_table(memories);
+  fmt::print("\n");
+  for (const nlohmann::json& map : json["maps"])
+    fmt::print("map of: {}\n     -> {}\n", map["source"].get<std::string>(), map["translation"].get<std::string>());
+  fmt::print("{} files in {}\n", folder.files().size(), fs::path(folder.files().front()).parent_path().string());
+  return 0;
+}
+
+}  // namespace
+
+void add_analyze(Command parent) {
+  auto options = std::make_shared<Options>();
+  Command command =
+      parent.subcommand("analyze", "Show what the layers of a trained translation model do: numbers, plots, maps of attention");
+  add_translation_model(command, options->model);
+  command.option("--data", options->data, "TEXT",
+                 "train, valid or test of the run's own text, or two files SOURCE,TARGET (default: valid)");
+  command.option("--sentences", options->sentences, "N", "Look at N sentences, evenly spread over the text (default: 64)");
+  command.option("--map", options->maps, "SENTENCE", "Translate SENTENCE and draw all attentions, tokens on both axes; can be given again")
+      .one_at_a_time();
+  command.option("--out", options->out, "FOLDER", "Folder for plots, maps and analysis.json (default: analysis-RUN)");
+  command.flag("--json", options->json, "Print JSON instead of a table");
+  command.footer(
+      "out/res: variance of what a layer adds by that of what it is added to. sum, entropy (nats, and of the largest possible), zeros: of "
+      "a "
+      "row's weights.\n"
+      "top p%: share of its weights that the top p% of the slots hold, at least one. aniso: mean cosine between two values.");
+  command.run([options] { return run_analyze(*options); });
+}
+
+}  // namespace hinge::cli

@@ -1,0 +1,170 @@
+#include "eval/seq2seq_analysis.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace hinge::eval {
+namespace {
+
+using at::Tensor;
+
+models::Seq2SeqViews views_of(const models::Seq2Seq& model, const ModelPair& pair) {
+  const at::NoGradGuard guard;
+  models::Seq2SeqViews views;
+  models::Seq2SeqOptions options;
+  options.views = &views;
+  model.forward(models::sequences_of({pair.source}), models::sequences_of({pair.target}), options);
+  return views;
+}
+
+double number(const Tensor& tensor) { return tensor.item<double>(); }
+
+// Sums over all pairs, of one memory.
+struct Sums {
+  double output_variance = 0, residual_variance = 0, tokens = 0;
+  double weight_sum = 0, rows = 0, zeros = 0, weights = 0;
+  double entropy = 0, with_weights = 0;
+  double relative_entropy = 0, with_choice = 0;
+  std::array<double, kTopPercents.size()> top_shares{};
+  double cosine = 0, groups = 0;
+};
+
+// The mean cosine of two different rows of each of x [..., n, width], added up over the groups; n >= 2.
+Tensor mean_cosines(const Tensor& x) {
+  const Tensor unit = x / x.norm(2, -1, /*keepdim=*/true).clamp_min(1e-30);
+  const auto n = static_cast<double>(x.size(-2));
+  // |sum u|^2 holds every pair twice and every vector with itself.
+  const Tensor whole = unit.sum(-2).square().sum(-1), itself = unit.square().sum({-2, -1});
+  return (whole - itself) / (n * (n - 1));
+}
+
+// Rows of weights [rows, n] that all see n slots.
+void add_rows(Sums& sums, const Tensor& weights) {
+  const Tensor w = weights.to(at::kDouble).abs();
+  const int64_t n = w.size(1);
+  sums.weight_sum += number(weights.to(at::kDouble).sum());
+  sums.rows += static_cast<double>(w.size(0));
+  sums.zeros += number((w == 0).sum().to(at::kDouble));
+  sums.weights += static_cast<double>(w.numel());
+  const Tensor total = w.sum(1), some = total > 0;
+  const Tensor p = w.index({some}) / total.index({some}).unsqueeze(1);  // [rows with weights, n]
+  if (p.size(0) == 0) return;
+  const double entropy = -number(at::xlogy(p, p).sum());
+  sums.entropy += entropy;
+  sums.with_weights += static_cast<double>(p.size(0));
+  if (n > 1) sums.relative_entropy += entropy / std::log(static_cast<double>(n)), sums.with_choice += static_cast<double>(p.size(0));
+  const Tensor held = std::get<0>(p.sort(1, /*descending=*/true)).cumsum(1);
+  for (size_t i = 0; i < kTopPercents.size(); ++i) {
+    const auto most = static_cast<int64_t>(std::ceil(kTopPercents[i] / 100 * static_cast<double>(n) - 1e-9));
+    sums.top_shares[i] += number(held.select(1, std::clamp<int64_t>(most, 1, n) - 1).sum());
+  }
+}
+
+void add(Sums& sums, const nn::MemoryView& view, bool first_pair) {
+  const auto variance = [](const Tensor& x) { return number(x.to(at::kDouble).var(1, /*unbiased=*/false).sum()); };
+  sums.output_variance += variance(view.output);
+  sums.residual_variance += variance(view.residual);
+  sums.tokens += static_cast<double>(view.output.size(0));
+  if (!view.local) {
+    add_rows(sums, view.scores);
+    if (first_pair) sums.cosine = number(mean_cosines(view.values.to(at::kDouble))), sums.groups = 1;  // parameters: always the same
+    return;
+  }
+  const Tensor weights = nn::memory_weights(view)[0];  // [H, T, S]
+  const int64_t readers = weights.size(1), slots = weights.size(2);
+  if (view.attention.options.causal) {
+    for (int64_t row = 0; row < readers; ++row) add_rows(sums, weights.select(1, row).narrow(1, 0, slots - readers + row + 1));
+  } else {
+    add_rows(sums, weights.reshape({-1, slots}));
+  }
+  if (slots < 2) return;
+  const Tensor cosines = mean_cosines(view.attention.v[0].to(at::kDouble));  // [H]
+  sums.cosine += number(cosines.sum());
+  sums.groups += static_cast<double>(cosines.numel());
+}
+
+// "decoder.3.cross" is number 3 of the kind "decoder cross".
+void name_parts(MemoryStatistics& memory) {
+  const size_t first = memory.name.find('.'), second = memory.name.find('.', first + 1);
+  memory.kind = memory.name.substr(0, first) + " " + memory.name.substr(second + 1);
+  memory.layer = std::stoll(memory.name.substr(first + 1, second - first - 1));
+}
+
+double ratio(double sum, double count) { return count > 0 ? sum / count : 0; }
+
+}  // namespace
+
+std::vector<ModelPair> sample_pairs(const text::Corpus& corpus, int64_t most) {
+  std::vector<ModelPair> pairs;
+  const int64_t count = std::min(most, corpus.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t item = i * corpus.size() / count;
+    const auto source = corpus.source(item), target = corpus.target(item);
+    ModelPair pair{{source.begin(), source.end()}, {corpus.bos()}};
+    pair.target.insert(pair.target.end(), target.begin(), target.end());
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+std::vector<MemoryStatistics> analyze_memories(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs) {
+  if (pairs.empty()) throw std::runtime_error("there is no text to analyse the model on");
+  const at::NoGradGuard guard;
+  std::vector<MemoryStatistics> memories;
+  std::vector<Sums> sums;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const models::Seq2SeqViews views = views_of(model, pairs[i]);
+    if (i == 0) {
+      sums.resize(views.memories.size()), memories.resize(sums.size());
+      for (size_t m = 0; m < sums.size(); ++m) memories[m].name = views.memories[m].name, name_parts(memories[m]);
+    }
+    for (size_t m = 0; m < sums.size(); ++m) add(sums[m], views.memories[m], i == 0);
+  }
+  for (size_t m = 0; m < sums.size(); ++m) {
+    const Sums& sum = sums[m];
+    MemoryStatistics& memory = memories[m];
+    memory.rows = static_cast<int64_t>(sum.rows);
+    memory.variance_ratio = ratio(sum.output_variance, sum.residual_variance);
+    memory.weight_sum = ratio(sum.weight_sum, sum.rows);
+    memory.entropy = ratio(sum.entropy, sum.with_weights);
+    memory.relative_entropy = ratio(sum.relative_entropy, sum.with_choice);
+    memory.zero_share = ratio(sum.zeros, sum.weights);
+    memory.anisotropy = ratio(sum.cosine, sum.groups);
+    for (size_t i = 0; i < kTopPercents.size(); ++i) memory.top_shares[i] = ratio(sum.top_shares[i], sum.with_weights);
+  }
+  return memories;
+}
+
+std::vector<KindShares> top_shares_by_kind(const std::vector<MemoryStatistics>& memories) {
+  std::vector<KindShares> kinds;
+  for (const MemoryStatistics& first : memories) {
+    if (std::any_of(kinds.begin(), kinds.end(), [&](const KindShares& known) { return known.kind == first.kind; })) continue;
+    KindShares shares{first.kind, {}};
+    double count = 0;
+    for (const MemoryStatistics& memory : memories) {
+      if (memory.kind != first.kind) continue;
+      for (size_t i = 0; i < kTopPercents.size(); ++i) shares.top_shares[i] += memory.top_shares[i];
+      ++count;
+    }
+    for (double& share : shares.top_shares) share /= count;
+    kinds.push_back(shares);
+  }
+  return kinds;
+}
+
+std::vector<AttentionMap> attention_maps(const models::Seq2Seq& model, const ModelPair& pair) {
+  const at::NoGradGuard guard;
+  std::vector<AttentionMap> maps;
+  for (const nn::MemoryView& view : views_of(model, pair).memories) {
+    if (!view.local) continue;
+    const bool in_encoder = view.name.starts_with("encoder.");
+    maps.push_back(
+        {view.name, in_encoder || view.name.ends_with(".cross"), in_encoder, nn::memory_weights(view)[0].to(at::kDouble).mean(0)});
+  }
+  return maps;
+}
+
+}  // namespace hinge::eval

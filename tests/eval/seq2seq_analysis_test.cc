@@ -1,0 +1,151 @@
+// The measures on models whose weights are set so that the answers are known.
+#include "eval/seq2seq_analysis.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+
+namespace hinge::eval {
+namespace {
+
+models::Seq2SeqConfig small_model(const std::string& attention) {
+  models::Seq2SeqConfig config;
+  config.vocabulary = 30, config.width = 16, config.slots = 1000, config.heads = 2;
+  config.encoder_depth = 2, config.decoder_depth = 1;
+  config.attention = attention, config.max_length = 40;
+  return config;
+}
+
+const std::vector<ModelPair> kPairs = {{{5, 6, 7, 8, 9, 10, 11, 2}, {1, 12, 13, 14}}, {{20, 21, 2}, {1, 3, 4, 5, 6}}};
+
+const MemoryStatistics& of(const std::vector<MemoryStatistics>& memories, const std::string& name) {
+  for (const MemoryStatistics& memory : memories)
+    if (memory.name == name) return memory;
+  throw std::runtime_error("no " + name);
+}
+
+at::Tensor parameter(const models::Seq2Seq& model, const std::string& name) {
+  for (const auto& one : model.parameters().all())
+    if (one.name == name) return one.value;
+  throw std::runtime_error("no " + name);
+}
+
+TEST(Analysis, NamesEveryMemory) {
+  const models::Seq2Seq model(small_model("softmax"), 1);
+  std::vector<std::string> names, kinds;
+  for (const MemoryStatistics& memory : analyze_memories(model, kPairs)) names.push_back(memory.name), kinds.push_back(memory.kind);
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0.self", "encoder.0.ffn", "encoder.1.self", "encoder.1.ffn", "decoder.0.self",
+                                             "decoder.0.cross", "decoder.0.ffn"}));
+  EXPECT_EQ(kinds[2], "encoder self");
+  EXPECT_EQ(kinds[5], "decoder cross");
+  EXPECT_EQ(analyze_memories(model, kPairs)[2].layer, 1);
+  EXPECT_THROW(analyze_memories(model, {}), std::runtime_error);
+  const std::vector<KindShares> shares = top_shares_by_kind(analyze_memories(model, kPairs));
+  ASSERT_EQ(shares.size(), 5U);
+  EXPECT_EQ(shares[1].kind, "encoder ffn");
+  EXPECT_NEAR(shares[1].top_shares.back(), 1, 1e-9);
+}
+
+TEST(Analysis, OfEvenWeightsAndEqualValues) {
+  const models::Seq2Seq model(small_model("softmax"), 1);
+  {
+    const at::NoGradGuard guard;
+    // No query, so that all keys weigh the same; no input to the values, so that all are the same.
+    parameter(model, "encoder.0.self.qkv.weight").zero_();
+    parameter(model, "encoder.0.self.qkv.bias").narrow(0, 32, 16).fill_(0.5);
+    parameter(model, "decoder.0.self.qkv.weight").narrow(0, 0, 16).zero_();
+  }
+  const std::vector<MemoryStatistics> memories = analyze_memories(model, kPairs);
+  const MemoryStatistics& encoder = of(memories, "encoder.0.self");
+  EXPECT_EQ(encoder.rows, 2 * (8 + 3));
+  EXPECT_NEAR(encoder.weight_sum, 1, 1e-6);
+  EXPECT_NEAR(encoder.entropy, (8 * std::log(8.0) + 3 * std::log(3.0)) / 11, 1e-6);
+  EXPECT_NEAR(encoder.relative_entropy, 1, 1e-6);
+  EXPECT_EQ(encoder.zero_share, 0);
+  EXPECT_NEAR(encoder.anisotropy, 1, 1e-6);
+  EXPECT_NEAR(encoder.variance_ratio, of(memories, "encoder.0.self").variance_ratio, 0);
+  // The top 50%: 4 of 8 keys, and 2 of 3.
+  EXPECT_NEAR(encoder.top_shares[8], (8 * 0.5 + 3 * 2.0 / 3) / 11, 1e-6);
+  EXPECT_NEAR(encoder.top_shares[0], (8 / 8.0 + 3 / 3.0) / 11, 1e-6) << "at least one key";
+  EXPECT_NEAR(encoder.top_shares[9], 1, 1e-6);
+  // Row t of the decoder sees t + 1 tokens.
+  double entropy = 0, rows = 0;
+  for (const int length : {4, 5})
+    for (int seen = 1; seen <= length; ++seen) entropy += std::log(static_cast<double>(seen)), ++rows;
+  EXPECT_NEAR(of(memories, "decoder.0.self").entropy, entropy / rows, 1e-6);
+  EXPECT_NEAR(of(memories, "decoder.0.self").relative_entropy, 1, 1e-6);
+  EXPECT_NEAR(of(memories, "decoder.0.cross").weight_sum, 1, 1e-6);
+  EXPECT_LT(of(memories, "decoder.0.cross").anisotropy, 0.999);
+}
+
+TEST(Analysis, OfReluMemories) {
+  const models::Seq2Seq model(small_model("reluformer"), 2);
+  const std::vector<MemoryStatistics> memories = analyze_memories(model, kPairs);
+  for (const MemoryStatistics& memory : memories) {
+    EXPECT_GT(memory.zero_share, 0.2) << memory.name;
+    EXPECT_LT(memory.zero_share, 0.8) << memory.name;
+    EXPECT_LT(memory.relative_entropy, 1) << memory.name;
+    EXPECT_GT(memory.variance_ratio, 0) << memory.name;
+  }
+  // 1000 random values of width 16 point everywhere.
+  EXPECT_NEAR(of(memories, "encoder.0.ffn").anisotropy, 0, 0.02);
+  {
+    // All slots off but three that say 1, 2 and 7, whatever is read.
+    const at::NoGradGuard guard;
+    parameter(model, "encoder.0.ffn.keys.weight").zero_();
+    const at::Tensor bias = parameter(model, "encoder.0.ffn.keys.bias");
+    bias.fill_(-1);
+    bias[10] = 1, bias[500] = 2, bias[900] = 7;
+  }
+  const std::vector<MemoryStatistics> after = analyze_memories(model, kPairs);
+  const MemoryStatistics& memory = of(after, "encoder.0.ffn");
+  EXPECT_EQ(memory.rows, 11);
+  EXPECT_NEAR(memory.weight_sum, 10, 1e-5);
+  EXPECT_NEAR(memory.zero_share, 0.997, 1e-9);
+  EXPECT_NEAR(memory.top_shares[0], 0.7, 1e-6) << "0.1% of 1000 slots";
+  EXPECT_NEAR(memory.top_shares[1], 0.9, 1e-6);
+  EXPECT_NEAR(memory.top_shares[2], 1, 1e-6);
+  EXPECT_NEAR(memory.entropy, -(0.1 * std::log(0.1) + 0.2 * std::log(0.2) + 0.7 * std::log(0.7)), 1e-6);
+  EXPECT_NEAR(memory.relative_entropy, memory.entropy / std::log(1000.0), 1e-9);
+}
+
+TEST(Analysis, ComparesOutputsWithResiduals) {
+  const models::Seq2Seq model(small_model("softmax"), 1);
+  models::Seq2SeqViews views;
+  models::Seq2SeqOptions options;
+  options.views = &views;
+  const at::NoGradGuard guard;
+  double out = 0, residual = 0;
+  for (const ModelPair& pair : kPairs) {
+    views = {};
+    model.forward(models::sequences_of({pair.source}), models::sequences_of({pair.target}), options);
+    for (int64_t token = 0; token < static_cast<int64_t>(pair.source.size()); ++token)
+      for (const auto& [x, sum] : {std::pair(views.memories[3].output, &out), std::pair(views.memories[3].residual, &residual)}) {
+        double mean = 0, square = 0;
+        for (int64_t c = 0; c < 16; ++c) mean += x[token][c].item<double>() / 16, square += std::pow(x[token][c].item<double>(), 2) / 16;
+        *sum += square - mean * mean;
+      }
+  }
+  EXPECT_NEAR(of(analyze_memories(model, kPairs), "encoder.1.ffn").variance_ratio, out / residual, 1e-6 * out / residual + 1e-9);
+}
+
+TEST(AttentionMaps, AreTheWeightsOfTokensOnTokens) {
+  const models::Seq2Seq model(small_model("softmax"), 1);
+  const std::vector<AttentionMap> maps = attention_maps(model, kPairs[0]);
+  ASSERT_EQ(maps.size(), 4U);
+  EXPECT_EQ(maps[0].name, "encoder.0.self");
+  EXPECT_TRUE(maps[0].reads_source && maps[0].read_by_source);
+  EXPECT_TRUE(!maps[2].reads_source && !maps[2].read_by_source);
+  EXPECT_EQ(maps[3].name, "decoder.0.cross");
+  EXPECT_TRUE(maps[3].reads_source && !maps[3].read_by_source);
+  EXPECT_EQ(maps[0].weights.sizes(), (at::IntArrayRef{8, 8}));
+  EXPECT_EQ(maps[2].weights.sizes(), (at::IntArrayRef{4, 4}));
+  EXPECT_EQ(maps[3].weights.sizes(), (at::IntArrayRef{4, 8}));
+  for (const AttentionMap& map : maps) EXPECT_LT((map.weights.sum(1) - 1).abs().max().item<double>(), 1e-5) << map.name;
+  EXPECT_EQ(maps[2].weights.triu(1).abs().max().item<double>(), 0) << "nothing is read before it is there";
+}
+
+}  // namespace
+}  // namespace hinge::eval
