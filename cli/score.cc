@@ -99,7 +99,8 @@ int run_score(const Options& options) {
 void add_score(Command parent) {
   auto options = std::make_shared<Options>();
   Command command = parent.subcommand("score", "Score translations against references: BLEU and chrF, equal to sacreBLEU's");
-  command.option("hypotheses", options->hypotheses, "HYP", "File of translations, one a line, also .gz or .xz; - for the standard input").required();
+  command.option("hypotheses", options->hypotheses, "HYP", "File of translations, one a line, also .gz or .xz; - for the standard input")
+      .required();
   command.option("references", options->references, "REF", "File of references, line by line").required();
   const char *how = "How to score", *output = "Output";
   command.option("--metric", options->metrics, "NAMES", "Metrics: bleu, chrf, chrf++ (default: bleu,chrf)").group(how);

@@ -64,7 +64,8 @@ void Batches::plan(int64_t epoch) {
     classes[i] = length_class(std::max(corpus.source_length(item), corpus.target_length(item)));
   }
   if (options_.shuffle) Random(options_.seed, Purpose::items, epoch).shuffle(order_);
-  std::stable_sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return classes[static_cast<size_t>(a)] < classes[static_cast<size_t>(b)]; });
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](int32_t a, int32_t b) { return classes[static_cast<size_t>(a)] < classes[static_cast<size_t>(b)]; });
 
   bounds_.clear();
   int64_t source = 0, target = 0, first = 0;
@@ -82,7 +83,8 @@ void Batches::plan(int64_t epoch) {
   bounds_.emplace_back(first, corpus.size());
   if (options_.shuffle) Random(options_.seed, Purpose::batches, epoch).shuffle(bounds_);
   planned_ = epoch;
-  if (static_cast<size_t>(epoch) + 1 == first_steps_.size()) first_steps_.push_back(first_steps_.back() + static_cast<int64_t>(bounds_.size()));
+  if (static_cast<size_t>(epoch) + 1 == first_steps_.size())
+    first_steps_.push_back(first_steps_.back() + static_cast<int64_t>(bounds_.size()));
 }
 
 int64_t Batches::first_step(int64_t epoch) {

@@ -28,7 +28,9 @@ constexpr std::string_view kEnglish = "en";
 constexpr size_t kLargestHeldOutGroup = 20;
 constexpr int kMostWordsOfCopies = 3;
 
-fs::path folder_of(const CatalogueOptions& options, const std::string& language) { return fs::path(options.root) / language / "LC_MESSAGES"; }
+fs::path folder_of(const CatalogueOptions& options, const std::string& language) {
+  return fs::path(options.root) / language / "LC_MESSAGES";
+}
 
 // Names and paths of the catalogues of a language.
 std::map<std::string, std::string> find_catalogues(const CatalogueOptions& options, const std::string& language) {
@@ -94,8 +96,8 @@ bool has_letters_beside_codes(std::string_view text) {
 }
 
 bool names_translators(const std::string& id) {
-  static const std::set<std::string> known = {"translator-credits", "translator_credits", "Your names", "Your emails",
-                                              "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"};
+  static const std::set<std::string> known = {"translator-credits", "translator_credits",  "Your names",
+                                              "Your emails",        "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"};
   return known.contains(id);
 }
 
@@ -140,7 +142,8 @@ LanguagePair parse_language_pair(const std::string& text) {
   if (dash != std::string::npos) pair = {text.substr(0, dash), text.substr(dash + 1)};
   if (pair.source.empty() || pair.target.empty() || pair.target.find('-') != std::string::npos || text.find('/') != std::string::npos ||
       pair.source == pair.target)
-    throw std::runtime_error(fmt::format("pair '{}' is not a language pair: give two different languages, such as en-de or pt_BR-en", text));
+    throw std::runtime_error(
+        fmt::format("pair '{}' is not a language pair: give two different languages, such as en-de or pt_BR-en", text));
   return pair;
 }
 

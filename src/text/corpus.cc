@@ -2,11 +2,38 @@
 #include "text/corpus.h"
 
 #include <algorithm>
+#include <atomic>
+#include <future>
+#include <thread>
 
 namespace hinge::text {
 namespace {
 
 void append(std::vector<int32_t>& to, const std::vector<int32_t>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+// The ids of all pairs, one document after the other; encoded by several threads, as it takes 0.1 ms a sentence.
+struct Encoded {
+  std::vector<int32_t> source, target;
+};
+std::vector<Encoded> encode(const ParallelText& text, const Vocabulary& vocabulary) {
+  std::vector<const Pair*> pairs;
+  for (const Document& document : text.documents)
+    for (const Pair& pair : document.pairs) pairs.push_back(&pair);
+  std::vector<Encoded> encoded(pairs.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    constexpr size_t kRun = 256;
+    for (size_t first; (first = next.fetch_add(kRun)) < pairs.size();)
+      for (size_t i = first; i < std::min(first + kRun, pairs.size()); ++i)
+        encoded[i] = {vocabulary.encode(pairs[i]->source), vocabulary.encode(pairs[i]->target)};
+  };
+  std::vector<std::future<void>> others;  // which carry errors over
+  for (unsigned i = 1; i < std::thread::hardware_concurrency() && i * 1000 < pairs.size(); ++i)
+    others.push_back(std::async(std::launch::async, work));
+  work();
+  for (std::future<void>& other : others) other.get();
+  return encoded;
+}
 
 }  // namespace
 
@@ -27,6 +54,8 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
     throw std::runtime_error(fmt::format("corpus: over_long '{}' is unknown; allowed: drop, truncate", options.over_long));
   const auto room = static_cast<size_t>(most - 1);  // the rest is for eos, or bos
 
+  std::vector<Encoded> encoded = encode(text, vocabulary);
+  size_t at = 0;  // of encoded
   for (size_t d = 0; d < text.documents.size(); ++d) {
     const std::vector<Pair>& pairs = text.documents[d].pairs;
     Ids source, target;
@@ -38,7 +67,7 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
       place = {static_cast<int64_t>(d), static_cast<int64_t>(next), 0};
     };
     for (size_t p = 0; p < pairs.size(); ++p) {
-      Ids from = vocabulary.encode(pairs[p].source), to = vocabulary.encode(pairs[p].target);
+      auto& [from, to] = encoded[at++];
       if (std::max(from.size(), to.size()) > room) {
         ++skipped_[options.over_long == "drop" ? "over-long" : "cut"];
         close(p);
@@ -57,7 +86,8 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
     close(pairs.size());
   }
   if (places_.empty())
-    throw std::runtime_error(fmt::format("corpus: no item is left: all {} pairs are longer than {} tokens; allow more", text.pairs(), most));
+    throw std::runtime_error(
+        fmt::format("corpus: no item is left: all {} pairs are longer than {} tokens; allow more", text.pairs(), most));
 }
 
 void Corpus::add(const Ids& source, const Ids& target, const Place& place) {

@@ -97,7 +97,10 @@ std::string read_text_file(const std::string& path) {
     content = read_stream(file.get(), path);
   }
   if (content.starts_with("\x1F\x8B")) return gunzip(content, path);
-  if (content.starts_with(std::string_view("\xFD" "7zXZ\0", 6))) return unxz(content, path);
+  if (content.starts_with(std::string_view("\xFD"
+                                           "7zXZ\0",
+                                           6)))
+    return unxz(content, path);
   return content;
 }
 
@@ -118,8 +121,8 @@ void require_utf8(const std::vector<std::string_view>& lines, const std::string&
   for (size_t i = 0; i < lines.size(); ++i)
     if (const std::optional<size_t> bad = find_invalid_utf8(lines[i]))
       throw TextError(path, static_cast<int64_t>(i) + 1,
-                      fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert the file, for example by iconv -t UTF-8", *bad + 1,
-                                  static_cast<unsigned char>(lines[i][*bad])));
+                      fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert the file, for example by iconv -t UTF-8",
+                                  *bad + 1, static_cast<unsigned char>(lines[i][*bad])));
 }
 
 }  // namespace hinge::text

@@ -45,9 +45,12 @@ class Scanner {
     const size_t sign = at_++;
     if (peek() == '%') return ++at_, "%%";
     if (peek() == '(') return named();
-    if (peek() == 'L' && is_ascii_digit(peek(1))) ++at_;  // Qt: %L1 is %1 in the user's language
-    else if (const std::string meaning = printf_code(); !meaning.empty()) return meaning;
-    else at_ = sign + 1;
+    if (peek() == 'L' && is_ascii_digit(peek(1)))
+      ++at_;  // Qt: %L1 is %1 in the user's language
+    else if (const std::string meaning = printf_code(); !meaning.empty())
+      return meaning;
+    else
+      at_ = sign + 1;
     if (peek() != '\0' && is_one_of(peek(), "<>'")) return fmt::format("%{}", text_[at_++]);  // gcc's quotation marks
     if (const std::string_view number = digits(); !number.empty() && number.size() <= 2) return fmt::format("%{}", number);
     at_ = sign + 1;

@@ -56,7 +56,8 @@ class Reader {
 class ToUtf8 {
  public:
   ToUtf8(const std::string& charset, const std::string& path) : charset_(charset), path_(path) {
-    if (charset.empty() || charset == "CHARSET" || charset == "UTF-8" || charset == "utf-8" || charset == "UTF8" || charset == "utf8") return;
+    if (charset.empty() || charset == "CHARSET" || charset == "UTF-8" || charset == "utf-8" || charset == "UTF8" || charset == "utf8")
+      return;
     converter_ = ::iconv_open("UTF-8", charset.c_str());
     if (converter_ == kNone) throw TextError(path, 0, fmt::format("is in the encoding '{}', which iconv does not know", charset));
   }

@@ -56,10 +56,11 @@ ParallelText read_parallel(const std::string& source_path, const std::string& ta
   if (source.lines.size() != target.lines.size()) {
     const bool source_longer = source.lines.size() > target.lines.size();
     const Side &longer = source_longer ? source : target, &shorter = source_longer ? target : source;
-    reject({&longer, "without a partner line",
-            fmt::format("has no partner: this file has {} lines, {} has {}; make them equal, or set on_error = \"skip\" to use the first {}",
-                        longer.lines.size(), shorter.path, shorter.lines.size(), both)},
-           both, static_cast<int64_t>(longer.lines.size() - both));
+    reject(
+        {&longer, "without a partner line",
+         fmt::format("has no partner: this file has {} lines, {} has {}; make them equal, or set on_error = \"skip\" to use the first {}",
+                     longer.lines.size(), shorter.path, shorter.lines.size(), both)},
+        both, static_cast<int64_t>(longer.lines.size() - both));
   }
 
   bool open = false;  // whether the last document goes on

@@ -33,7 +33,8 @@ const PieceLibrary* load_module() {
     if (entry != nullptr) return entry();
     reasons += fmt::format("{}{} is no module of Hinge", reasons.empty() ? "" : "; ", path.string());
   }
-  throw std::runtime_error(fmt::format("SentencePiece cannot be loaded: {}; build Hinge again, and keep {} beside the program", reasons, kName));
+  throw std::runtime_error(
+      fmt::format("SentencePiece cannot be loaded: {}; build Hinge again, and keep {} beside the program", reasons, kName));
 }
 
 }  // namespace

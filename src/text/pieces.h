@@ -1,6 +1,6 @@
 // SentencePiece as the vocabulary sees it, without its headers and without linking to it. Debian's libsentencepiece carries a protobuf of
-// its own whose symbols clash with the libprotobuf of LibTorch: a program linked with both crashes before main(). So it is reached through a
-// module, loaded when first needed into a name space of its own.
+// its own whose symbols clash with the libprotobuf of LibTorch: a program linked with both crashes before main(). So it is reached through
+// a module, loaded when first needed into a name space of its own.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // Which of a language's plural forms a number takes: the "Plural-Forms" line of a catalogue's header, an expression of C in n.
 #pragma once
 
-#include <string>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace hinge::text {

@@ -38,7 +38,8 @@ std::string unescape(std::string_view text) {
       plain += kEscaped[known];
     } else if (c >= '0' && c <= '7') {
       int value = 0;
-      for (int digits = 0; digits < 3 && i < text.size() && text[i] >= '0' && text[i] <= '7'; ++digits) value = value * 8 + (text[i++] - '0');
+      for (int digits = 0; digits < 3 && i < text.size() && text[i] >= '0' && text[i] <= '7'; ++digits)
+        value = value * 8 + (text[i++] - '0');
       --i;
       plain += static_cast<char>(value);
     } else if (c == 'x' && i + 1 < text.size() && hex_value(text[i + 1]) >= 0) {
@@ -91,9 +92,9 @@ std::vector<std::string> split_flags(std::string_view text) {
 // Languages whose format strings msgfmt takes apart, so that a stray percent sign is an error.
 bool is_format_string(const PoEntry& entry) {
   return std::any_of(entry.flags.begin(), entry.flags.end(), [](const std::string& flag) {
-    static const std::set<std::string> known = {"c-format",    "objc-format", "python-format",       "perl-format",
-                                                "php-format",  "awk-format",  "gcc-internal-format", "gfc-internal-format",
-                                                "lua-format",  "tcl-format",  "object-pascal-format"};
+    static const std::set<std::string> known = {"c-format",   "objc-format", "python-format",       "perl-format",
+                                                "php-format", "awk-format",  "gcc-internal-format", "gfc-internal-format",
+                                                "lua-format", "tcl-format",  "object-pascal-format"};
     return known.contains(flag);
   });
 }
@@ -118,8 +119,7 @@ PoFile::PoFile(std::string text, const std::string& name) : text_(std::move(text
   for (Parsed& one : parsed) {
     if (one.entry.id.empty()) continue;
     ++messages_;
-    if (one.forms.empty())
-      throw TextError(name_, one.places.line, "has a msgid, but no msgstr follows it; check the file by msgfmt -c");
+    if (one.forms.empty()) throw TextError(name_, one.places.line, "has a msgid, but no msgstr follows it; check the file by msgfmt -c");
     if (!std::all_of(one.forms.begin(), one.forms.end(), [](const std::string& form) { return form.empty(); })) continue;
     one.entry.line = one.places.line;
     one.entry.sources = sources(one.entry, one.forms.size());
@@ -242,7 +242,8 @@ void PoFile::read_header(const Parsed& header) {
   if (const size_t at = type.find("charset="); at != std::string::npos) {
     const std::string charset(strip(type.substr(at + 8))), lower = lower_case(std::string_view(charset));
     if (lower != "utf-8" && lower != "utf8" && lower != "us-ascii" && lower != "ascii" && lower != "charset")
-      throw TextError(name_, header.places.line, fmt::format("is the header of a file in {}; convert it: msgconv --to-code=UTF-8", charset));
+      throw TextError(name_, header.places.line,
+                      fmt::format("is the header of a file in {}; convert it: msgconv --to-code=UTF-8", charset));
   }
   try {
     plurals_ = PluralForms(header_field(fields, "Plural-Forms"));

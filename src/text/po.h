@@ -1,4 +1,5 @@
-// Message catalogues that people translate (.po): finds the entries without a translation, fills them, and leaves every other byte as it is.
+// Message catalogues that people translate (.po): finds the entries without a translation, fills them, and leaves every other byte as it
+// is.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@ namespace hinge::text {
 struct PoEntry {
   int64_t line = 0;  // of its msgid
   std::string context, id, plural;
-  std::vector<std::string> flags;    // "c-format", "fuzzy", ...
-  std::vector<std::string> sources;  // what to translate, one a form: id; of plural entries id or plural, as the form is for one or for many
+  std::vector<std::string> flags;  // "c-format", "fuzzy", ...
+  std::vector<std::string>
+      sources;  // what to translate, one a form: id; of plural entries id or plural, as the form is for one or for many
 
   bool has_flag(std::string_view flag) const;
 };
@@ -35,8 +37,8 @@ class PoFile {
   const std::vector<PoEntry>& empty_entries() const { return entries_; }
   int64_t messages() const { return messages_; }  // all but the header, obsolete ones not counted
 
-  // Gives entry i of empty_entries() its translations, one a form, and marks it fuzzy. White space and line ends at the ends of a source are
-  // put at the ends of its translation, as msgfmt asks for. Several calls for one entry: the last one counts.
+  // Gives entry i of empty_entries() its translations, one a form, and marks it fuzzy. White space and line ends at the ends of a source
+  // are put at the ends of its translation, as msgfmt asks for. Several calls for one entry: the last one counts.
   PoFilled fill(size_t i, const std::vector<std::string>& translations, bool fuzzy = true);
 
   // The file with what was filled in.

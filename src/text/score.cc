@@ -1,4 +1,5 @@
-// BLEU after Papineni et al. (2002) with the tokens of mteval-v13a, chrF after Popovic (2015). Tests compare both with the sacrebleu package.
+// BLEU after Papineni et al. (2002) with the tokens of mteval-v13a, chrF after Popovic (2015). Tests compare both with the sacrebleu
+// package.
 #include "text/score.h"
 
 #include <fmt/format.h>
@@ -131,7 +132,8 @@ std::string_view strip_end(std::string_view text) {
 
 void require_equal_counts(size_t hypotheses, size_t references) {
   if (hypotheses != references)
-    throw std::runtime_error(fmt::format("score: {} hypotheses and {} references; give one reference for each hypothesis", hypotheses, references));
+    throw std::runtime_error(
+        fmt::format("score: {} hypotheses and {} references; give one reference for each hypothesis", hypotheses, references));
   if (hypotheses == 0) throw std::runtime_error("score: there are no sentences");
 }
 
@@ -213,7 +215,8 @@ Bleu bleu(const std::vector<std::string_view>& hypotheses, const std::vector<std
     }
   }
 
-  const auto hypothesis_length = static_cast<double>(result.hypothesis_length), reference_length = static_cast<double>(result.reference_length);
+  const auto hypothesis_length = static_cast<double>(result.hypothesis_length),
+             reference_length = static_cast<double>(result.reference_length);
   if (result.hypothesis_length < result.reference_length)
     result.brevity_penalty = result.hypothesis_length > 0 ? std::exp(1 - reference_length / hypothesis_length) : 0;
   if (std::all_of(result.matches.begin(), result.matches.end(), [](int64_t m) { return m == 0; })) return result;
@@ -244,8 +247,8 @@ std::string Bleu::details() const {
 Chrf chrf(const std::vector<std::string_view>& hypotheses, const std::vector<std::string_view>& references, const ChrfOptions& options) {
   require_equal_counts(hypotheses.size(), references.size());
   if (options.characters < 1 || options.words < 0 || options.beta < 1)
-    throw std::runtime_error(fmt::format("score: chrF of {} characters, {} words and beta {}: at least 1, 0 and 1 are needed", options.characters,
-                                         options.words, options.beta));
+    throw std::runtime_error(fmt::format("score: chrF of {} characters, {} words and beta {}: at least 1, 0 and 1 are needed",
+                                         options.characters, options.words, options.beta));
   std::vector<Overlap> orders(static_cast<size_t>(options.characters + options.words));
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     const std::string hypothesis = options.lowercase ? lower_case(hypotheses[i]) : std::string(hypotheses[i]);
@@ -299,9 +302,10 @@ Documents join_documents(const std::vector<std::string_view>& hypotheses, const 
     const std::string_view hypothesis = strip(hypotheses[i]), reference = strip(references[i]);
     if (reference.empty()) {
       if (!hypothesis.empty())
-        throw std::runtime_error(fmt::format("score: in line {} a document of the references ends (the line is blank), but the hypotheses have "
-                                             "text there; keep blank lines where they are",
-                                             i + 1));
+        throw std::runtime_error(
+            fmt::format("score: in line {} a document of the references ends (the line is blank), but the hypotheses have "
+                        "text there; keep blank lines where they are",
+                        i + 1));
       open = false;
       continue;
     }

@@ -29,7 +29,8 @@ struct Bleu {
 
 // BLEU of the corpus: mteval-v13a's tokens, smoothed as there, without effective order. Throws std::runtime_error unless both have the same
 // number of sentences, at least one.
-Bleu bleu(const std::vector<std::string_view>& hypotheses, const std::vector<std::string_view>& references, const BleuOptions& options = {});
+Bleu bleu(const std::vector<std::string_view>& hypotheses, const std::vector<std::string_view>& references,
+          const BleuOptions& options = {});
 
 struct ChrfOptions {
   int characters = 6, words = 0;  // longest n-grams; two words: chrF++
@@ -44,7 +45,8 @@ struct Chrf {
   std::string name() const;  // "chrF2", "chrF2++"
 };
 
-Chrf chrf(const std::vector<std::string_view>& hypotheses, const std::vector<std::string_view>& references, const ChrfOptions& options = {});
+Chrf chrf(const std::vector<std::string_view>& hypotheses, const std::vector<std::string_view>& references,
+          const ChrfOptions& options = {});
 
 // sacreBLEU's signatures, but for the version, which is Hinge's: "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:hinge-0.1.0".
 // With `documents`, "|unit:document" is before the version.

@@ -14,7 +14,8 @@ std::string find_file(const fs::path& folder, const std::string& name) {
     std::error_code ignored;
     if (fs::is_regular_file(path, ignored)) return path.string();
   }
-  throw TextError((folder / name).string(), 0, "does not exist, nor does it with .gz or .xz behind it; check path, pair and the names of the parts");
+  throw TextError((folder / name).string(), 0,
+                  "does not exist, nor does it with .gz or .xz behind it; check path, pair and the names of the parts");
 }
 
 ParallelText read_files(const TextSource& source, const std::string& name) {
@@ -46,7 +47,8 @@ ParallelText read_text(const TextSource& source, Part part) {
   ParallelText chosen = std::move(part == Part::train ? text.train : part == Part::valid ? text.valid : text.test);
   chosen.skipped = std::move(text.skipped);
   if (chosen.documents.empty())
-    throw TextError(options.root, 0, fmt::format("has too few messages for {}: none is held out; install more programs, or set held_out", options.pair));
+    throw TextError(options.root, 0,
+                    fmt::format("has too few messages for {}: none is held out; install more programs, or set held_out", options.pair));
   return chosen;
 }
 

@@ -12,11 +12,11 @@ namespace hinge::text {
 struct TextSource {
   std::string kind = "catalogues";  // or "files"
   std::string pair = "en-de";
-  std::string path = {};                                         // catalogues: /usr/share/locale if empty; files: the folder that holds them
-  std::string train = "train", valid = "valid", test = "test";   // files: NAME of NAME.LANGUAGE, or "SOURCE,TARGET"
-  std::string on_error = "stop";                                 // or "skip"
-  int64_t longest = 1000;                                        // characters of a line or message
-  double held_out = 0.01;                                        // catalogues: share of each of valid and test
+  std::string path = {};                                        // catalogues: /usr/share/locale if empty; files: the folder that holds them
+  std::string train = "train", valid = "valid", test = "test";  // files: NAME of NAME.LANGUAGE, or "SOURCE,TARGET"
+  std::string on_error = "stop";                                // or "skip"
+  int64_t longest = 1000;                                       // characters of a line or message
+  double held_out = 0.01;                                       // catalogues: share of each of valid and test
 
   template <class V> void visit(V& v) {
     v("kind", kind, "the catalogues of the programs on this machine, or parallel files", {"catalogues", "files"});

@@ -12,7 +12,8 @@ namespace {
 
 locale_t unicode_locale() {
   static const locale_t locale = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
-  if (locale == nullptr) throw std::runtime_error("this system has no locale C.UTF-8, which letters are told by; install the package libc-bin");
+  if (locale == nullptr)
+    throw std::runtime_error("this system has no locale C.UTF-8, which letters are told by; install the package libc-bin");
   return locale;
 }
 
@@ -40,7 +41,8 @@ bool is_cased(char32_t c) {
 // What the rule of the final sigma looks through: marks, apostrophes, dots inside words.
 bool is_case_ignorable(char32_t c) {
   return c == '\'' || c == '.' || c == ':' || c == '^' || c == '`' || c == 0xA8 || c == 0xAD || c == 0xAF || c == 0xB4 || c == 0xB7 ||
-         c == 0xB8 || (c >= 0x2B0 && c <= 0x36F) || (c >= 0x200B && c <= 0x200F) || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+         c == 0xB8 || (c >= 0x2B0 && c <= 0x36F) || (c >= 0x200B && c <= 0x200F) || c == 0x2018 || c == 0x2019 || c == 0x2024 ||
+         c == 0x2027;
 }
 
 // Whether the capital sigma at `at` ends a word: a cased letter before it and none after it.

@@ -32,7 +32,8 @@ void require_options(const VocabularyOptions& options) {
     throw std::runtime_error(fmt::format("vocabulary size {} is not allowed: give {} to 1000000", options.size, least));
   if (!(options.coverage >= 0.9 && options.coverage <= 1))
     throw std::runtime_error(fmt::format("vocabulary coverage {} is not allowed: give 0.9 to 1", options.coverage));
-  if (options.sentences < 1) throw std::runtime_error(fmt::format("vocabulary sentences {} is not allowed: give at least 1", options.sentences));
+  if (options.sentences < 1)
+    throw std::runtime_error(fmt::format("vocabulary sentences {} is not allowed: give at least 1", options.sentences));
 }
 
 }  // namespace
@@ -44,8 +45,8 @@ Vocabulary Vocabulary::train(const std::vector<std::string_view>& sentences, con
   require_options(options);
   if (std::all_of(sentences.begin(), sentences.end(), [](std::string_view s) { return strip(s).empty(); }))
     throw std::runtime_error("vocabulary: there is no text to train it on");
-  // Text goes in and comes out as it is, so no Unicode normalization: it would turn the ellipsis of menus into three dots, and a translation
-  // would not be found equal to its reference.
+  // Text goes in and comes out as it is, so no Unicode normalization: it would turn the ellipsis of menus into three dots, and a
+  // translation would not be found equal to its reference.
   const std::unordered_map<std::string, std::string> arguments = {
       {"model_type", options.type},
       {"vocab_size", std::to_string(options.size)},
@@ -64,7 +65,8 @@ Vocabulary Vocabulary::train(const std::vector<std::string_view>& sentences, con
   };
   std::string bytes;
   try {
-    bytes = piece_library().train(arguments, sentences.size(), [&](size_t i) { return collapse_spaces(sentences[i]); }, kSeed);
+    bytes = piece_library().train(
+        arguments, sentences.size(), [&](size_t i) { return collapse_spaces(sentences[i]); }, kSeed);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("a {} vocabulary of {} pieces cannot be trained on these {} sentences: {}", options.type,
                                          options.size, sentences.size(), error.what()));
@@ -108,9 +110,10 @@ std::string Vocabulary::decode(std::span<const int32_t> ids) const {
 
 void Vocabulary::require_fit(int64_t expected_size, uint64_t expected_hash, const std::string& run) const {
   if (size() == expected_size && hash() == expected_hash) return;
-  throw std::runtime_error(fmt::format("{}: does not fit {}: it has {} pieces (hash {:016x}), the run was trained with {} (hash {:016x}); use "
-                                       "the vocabulary that is stored with the run",
-                                       name_, run, size(), hash(), expected_size, expected_hash));
+  throw std::runtime_error(
+      fmt::format("{}: does not fit {}: it has {} pieces (hash {:016x}), the run was trained with {} (hash {:016x}); use "
+                  "the vocabulary that is stored with the run",
+                  name_, run, size(), hash(), expected_size, expected_hash));
 }
 
 }  // namespace hinge::text

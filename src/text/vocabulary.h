@@ -45,7 +45,7 @@ class Vocabulary {
   int32_t unk() const;
   int32_t bos() const;
   int32_t eos() const;
-  int32_t pad() const;                    // -1 in a given model without one; nothing here pads
+  int32_t pad() const;                         // -1 in a given model without one; nothing here pads
   const std::string& piece(int32_t id) const;  // "▁Haus"; ▁ is a space
   uint64_t hash() const { return hash_; }      // of the bytes
 

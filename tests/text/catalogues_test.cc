@@ -18,12 +18,10 @@ const std::string kHeader = "Content-Type: text/plain; charset=UTF-8\nPlural-For
 
 TEST(MoFile, BothByteOrders) {
   for (const bool big_end_first : {false, true}) {
-    const MoFile file = parse_mo(mo_file({{"", kHeader},
-                                          {"Open", "Öffnen"},
-                                          {"menu\4Open", "Menü öffnen"},
-                                          {"%d file\0%d files"s, "%d Datei\0%d Dateien"s}},
-                                         big_end_first),
-                                 "test.mo");
+    const MoFile file = parse_mo(
+        mo_file({{"", kHeader}, {"Open", "Öffnen"}, {"menu\4Open", "Menü öffnen"}, {"%d file\0%d files"s, "%d Datei\0%d Dateien"s}},
+                big_end_first),
+        "test.mo");
     EXPECT_EQ(file.header, kHeader);
     ASSERT_EQ(file.messages.size(), 3u);
     EXPECT_EQ(file.messages[0].id, "%d file");
@@ -87,11 +85,10 @@ TEST(Catalogues, CleansMessages) {
                                                               {"Open file", "Datei öffnen"},
                                                               {"Cut", "Ausschneiden"}}));
   EXPECT_EQ(text.train.documents[1].pairs, (std::vector<Pair>{{"Quit", "Beenden"}, {"Quit", "Ende"}}));
-  EXPECT_EQ(text.skipped, (Counts{{"with other format codes", 1},
-                                  {"without words", 1},
-                                  {"names of translators", 1},
-                                  {"not translated", 1},
-                                  {"there already", 1}}));
+  EXPECT_EQ(
+      text.skipped,
+      (Counts{
+          {"with other format codes", 1}, {"without words", 1}, {"names of translators", 1}, {"not translated", 1}, {"there already", 1}}));
   // The other direction has the same pairs, turned round.
   options.pair = "de-en";
   std::vector<Pair> turned = all_pairs(read_catalogues(options));
@@ -101,10 +98,12 @@ TEST(Catalogues, CleansMessages) {
 
 TEST(Catalogues, TwoLanguagesMeetInTheMessagesOfBoth) {
   const Temporary folder;
-  folder.write("de/LC_MESSAGES/a.mo", mo_file({{"", kHeader}, {"cat", "Katze"}, {"dog", "Hund"}, {"%d cow\0%d cows"s, "%d Kuh\0%d Kühe"s}}));
+  folder.write("de/LC_MESSAGES/a.mo",
+               mo_file({{"", kHeader}, {"cat", "Katze"}, {"dog", "Hund"}, {"%d cow\0%d cows"s, "%d Kuh\0%d Kühe"s}}));
   folder.write("pl/LC_MESSAGES/a.mo",
-               mo_file({{"", "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && "
-                             "(n%100<10 || n%100>=20) ? 1 : 2);\n"},
+               mo_file({{"",
+                         "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=3; plural=(n==1 ? 0 : n%10>=2 && n%10<=4 && "
+                         "(n%100<10 || n%100>=20) ? 1 : 2);\n"},
                         {"cat", "kot"},
                         {"%d cow\0%d cows"s, "%d krowa\0%d krowy\0%d krów"s}}));
   folder.write("de/LC_MESSAGES/b.mo", mo_file({{"", kHeader}, {"mouse", "Maus"}}));
@@ -237,8 +236,7 @@ TEST(PluralForms, Rules) {
   EXPECT_EQ(german.form(1), 0u);
   EXPECT_EQ(german.form(0), 1u);
   EXPECT_TRUE(german.singular_is_one());
-  const PluralForms russian(
-      "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);");
+  const PluralForms russian("nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);");
   for (const auto& [n, form] : std::vector<std::pair<uint64_t, size_t>>{{1, 0}, {21, 0}, {11, 2}, {3, 1}, {13, 2}, {5, 2}, {102, 1}})
     EXPECT_EQ(russian.form(n), form) << n;
   EXPECT_FALSE(russian.singular_is_one());

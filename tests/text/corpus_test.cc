@@ -13,7 +13,8 @@ namespace {
 
 // Sentences of made-up words, the lengths spread.
 std::string made_up(uint64_t number) {
-  static const std::vector<std::string> syllables = {"Haus", "baum", "grün", "läuf", "t", "en", "the", "tr", "ee", "…", "und", "(42)", "über"};
+  static const std::vector<std::string> syllables = {"Haus", "baum", "grün", "läuf", "t",    "en",  "the",
+                                                     "tr",   "ee",   "…",    "und",  "(42)", "über"};
   uint64_t state = number + 1;
   const auto draw = [&](uint64_t n) { return ((state = state * 2862933555777941757ull + 3037000493ull) >> 33) % n; };
   std::string sentence;
@@ -103,7 +104,8 @@ TEST(Vocabulary, Mistakes) {
   const std::vector<int32_t> beyond = {80};
   EXPECT_ERROR(vocabulary().decode(beyond), "no piece 80", "it has 80");
   const Vocabulary other = Vocabulary::train(sentences(text()), {.size = 70});
-  EXPECT_ERROR(other.require_fit(vocabulary().size(), vocabulary().hash(), "runs/de-en"), "does not fit runs/de-en", "70 pieces", "with 80");
+  EXPECT_ERROR(other.require_fit(vocabulary().size(), vocabulary().hash(), "runs/de-en"), "does not fit runs/de-en", "70 pieces",
+               "with 80");
   EXPECT_ERROR(vocabulary().require_fit(80, other.hash(), "runs/de-en"), "does not fit");
 }
 

@@ -11,7 +11,8 @@ constexpr ParallelOptions kSkip{.on_error = OnError::skip, .longest = 5000};
 
 TEST(Parallel, DocumentsAreSeparatedByBlankLines) {
   const Temporary folder;
-  const std::string de = folder.write("x.de", "\n eins \nzwei\n\n\t\ndrei"), en = folder.write("x.en", "\r\none\r\ntwo\r\n\r\n\r\nthree\r\n");
+  const std::string de = folder.write("x.de", "\n eins \nzwei\n\n\t\ndrei"),
+                    en = folder.write("x.en", "\r\none\r\ntwo\r\n\r\n\r\nthree\r\n");
   const ParallelText text = read_parallel(de, en);
   ASSERT_EQ(text.documents.size(), 2u);
   EXPECT_EQ(text.documents[0].pairs, (std::vector<Pair>{{"eins", "one"}, {"zwei", "two"}}));

@@ -12,13 +12,13 @@ namespace {
 TEST(Utf8, FindsWhatIsInvalid) {
   EXPECT_FALSE(find_invalid_utf8("aäß€😀"));
   const std::vector<std::pair<std::string, size_t>> bad = {
-      {"a\x80", 1},               // a continuation byte alone
-      {"ab\xC3", 2},              // cut short
-      {"\xC0\xAF", 0},            // '/' in two bytes
-      {"\xE0\x80\xAF", 0},        // and in three
-      {"x\xED\xA0\x80", 1},       // half a surrogate pair
-      {"\xF4\x90\x80\x80", 0},    // past U+10FFFF
-      {"\xE4\xF6\xFC", 0},        // Latin-1
+      {"a\x80", 1},             // a continuation byte alone
+      {"ab\xC3", 2},            // cut short
+      {"\xC0\xAF", 0},          // '/' in two bytes
+      {"\xE0\x80\xAF", 0},      // and in three
+      {"x\xED\xA0\x80", 1},     // half a surrogate pair
+      {"\xF4\x90\x80\x80", 0},  // past U+10FFFF
+      {"\xE4\xF6\xFC", 0},      // Latin-1
       {"\xC3\xA4\xC3\x28", 2},
   };
   for (const auto& [text, place] : bad) EXPECT_EQ(find_invalid_utf8(text), place) << text;

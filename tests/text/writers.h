@@ -79,7 +79,8 @@ inline std::string mo_file(std::vector<std::pair<std::string, std::string>> mess
   };
   for (const auto& [original, translation] : messages) add(originals, original);
   for (const auto& [original, translation] : messages) add(translations, translation);
-  return word(0x950412de) + word(0) + word(n) + word(header) + word(header + 8 * n) + word(0) + word(0) + originals + translations + strings;
+  return word(0x950412de) + word(0) + word(n) + word(header) + word(header + 8 * n) + word(0) + word(0) + originals + translations +
+         strings;
 }
 
 // Runs f, which must throw, and returns what the error says.

@@ -1,0 +1,187 @@
+// .po files: what is empty, what is filled, and that nothing else changes. Where msgfmt is installed, it checks the results.
+#include "text/po.h"
+
+#include <cstdlib>
+
+#include "writers.h"
+
+namespace hinge::text {
+namespace {
+
+const std::string kPo = R"po(# Translators' names.
+#
+msgid ""
+msgstr ""
+"Project-Id-Version: test\n"
+"PO-Revision-Date: 2024-01-01 00:00+0000\n"
+"Last-Translator: nobody\n"
+"Language-Team: none\n"
+"Language: de\n"
+"MIME-Version: 1.0\n"
+"Content-Type: text/plain; charset=UTF-8\n"
+"Content-Transfer-Encoding: 8bit\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+
+#: main.c:1
+msgid "Done"
+msgstr "Fertig"
+
+#. A comment for translators
+#: main.c:2
+#, c-format
+msgid "Cannot open %s: \"%s\"\n"
+msgstr ""
+
+msgctxt "menu"
+msgid "Open"
+msgstr   ""
+#: main.c:4
+#| msgid "Old file"
+msgid ""
+"First line\n"
+"second	line\\\n"
+msgstr ""
+""
+
+#, c-format
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+#, fuzzy
+#| msgid "Clos"
+msgid "Close"
+msgstr ""
+
+msgid "One"
+msgid_plural "Many"
+msgstr[0] "Eins"
+msgstr[1] ""
+
+#~ msgid "Obsolete"
+#~ msgstr ""
+)po";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+void expect_msgfmt_accepts(const std::string& text) {
+  if (std::system("command -v msgfmt >/dev/null 2>&1") != 0) return;
+  const Temporary folder;
+  const std::string command = "msgfmt -c --use-fuzzy -o " + folder.path("out.mo") + " " + folder.write("in.po", text);
+  EXPECT_EQ(std::system(command.c_str()), 0) << text;
+}
+
+TEST(Po, EmptyEntries) {
+  const PoFile file(kPo, "de.po");
+  EXPECT_EQ(file.messages(), 7);
+  const std::vector<PoEntry>& entries = file.empty_entries();
+  ASSERT_EQ(entries.size(), 5u);
+  EXPECT_EQ(entries[0].id, "Cannot open %s: \"%s\"\n");
+  EXPECT_EQ(entries[0].line, 22);
+  EXPECT_TRUE(entries[0].has_flag("c-format"));
+  EXPECT_EQ(entries[1].context, "menu");
+  EXPECT_EQ(entries[1].sources, std::vector<std::string>{"Open"});
+  EXPECT_EQ(entries[2].id, "First line\nsecond\tline\\\n");
+  EXPECT_EQ(entries[3].plural, "%d files");
+  EXPECT_EQ(entries[3].sources, (std::vector<std::string>{"%d file", "%d files"}));
+  EXPECT_TRUE(entries[4].has_flag("fuzzy"));
+  EXPECT_EQ(file.text(), kPo);
+}
+
+TEST(Po, FillsAndLeavesTheRest) {
+  for (const bool crlf : {false, true}) {
+    const auto ends = [&](std::string text) {
+      for (size_t at = 0; crlf && (at = text.find('\n', at)) != std::string::npos; at += 2) text.insert(at, "\r");
+      return text;
+    };
+    PoFile file(ends(kPo), "de.po");
+    EXPECT_EQ(file.fill(0, {"Kann %s nicht öffnen: „%s“"}), PoFilled::filled);
+    EXPECT_EQ(file.fill(1, {"Öffnen"}), PoFilled::filled);
+    EXPECT_EQ(file.fill(2, {"Erste Zeile\nzweite\t\"Zeile\"\\"}), PoFilled::filled);
+    EXPECT_EQ(file.fill(3, {"%d Datei", "%d Dateien"}), PoFilled::filled);
+    EXPECT_EQ(file.fill(4, {"Schließen"}), PoFilled::filled);
+    std::string expected = kPo;
+    expected = replaced(expected, "#, c-format\nmsgid \"Cannot open %s: \\\"%s\\\"\\n\"\nmsgstr \"\"",
+                        "#, fuzzy, c-format\nmsgid \"Cannot open %s: \\\"%s\\\"\\n\"\nmsgstr \"Kann %s nicht öffnen: „%s“\\n\"");
+    expected = replaced(expected, "msgctxt \"menu\"\nmsgid \"Open\"\nmsgstr   \"\"",
+                        "#, fuzzy\nmsgctxt \"menu\"\nmsgid \"Open\"\nmsgstr   \"Öffnen\"");
+    expected = replaced(expected, "#| msgid \"Old", "#, fuzzy\n#| msgid \"Old");
+    expected = replaced(expected, "line\\\\\\n\"\nmsgstr \"\"\n\"\"",
+                        "line\\\\\\n\"\nmsgstr \"\"\n\"Erste Zeile\\n\"\n\"zweite\\t\\\"Zeile\\\"\\\\\\n\"");
+    expected = replaced(expected, "#, c-format\nmsgid \"%d file\"", "#, fuzzy, c-format\nmsgid \"%d file\"");
+    expected = replaced(expected, "msgstr[0] \"\"\nmsgstr[1] \"\"", "msgstr[0] \"%d Datei\"\nmsgstr[1] \"%d Dateien\"");
+    expected = replaced(expected, "msgid \"Close\"\nmsgstr \"\"", "msgid \"Close\"\nmsgstr \"Schließen\"");
+    EXPECT_EQ(file.text(), ends(expected));
+    // What was written is read back.
+    const PoFile again(file.text(), "de.po");
+    EXPECT_TRUE(again.empty_entries().empty());
+    expect_msgfmt_accepts(file.text());
+  }
+}
+
+TEST(Po, WithoutFuzzyAndTwice) {
+  PoFile file(kPo, "de.po");
+  EXPECT_EQ(file.fill(1, {"Falsch"}), PoFilled::filled);
+  EXPECT_EQ(file.fill(1, {" Öffnen "}, /*fuzzy=*/false), PoFilled::filled);
+  EXPECT_EQ(file.text(), replaced(kPo, "msgstr   \"\"", "msgstr   \"Öffnen\""));
+}
+
+TEST(Po, FormatCodesMustBeTheSame) {
+  PoFile file(kPo, "de.po");
+  EXPECT_EQ(file.fill(0, {"Kann %s nicht öffnen"}), PoFilled::format_codes_differ);
+  EXPECT_EQ(file.fill(0, {"Kann %s nicht öffnen: %d"}), PoFilled::format_codes_differ);
+  EXPECT_EQ(file.fill(0, {"100% der %s nicht: %s"}), PoFilled::format_codes_differ);
+  EXPECT_EQ(file.fill(3, {"%d Datei", "Dateien"}), PoFilled::format_codes_differ);
+  EXPECT_EQ(file.fill(1, {" "}), PoFilled::empty);
+  EXPECT_EQ(file.text(), kPo);
+  EXPECT_EQ(file.fill(0, {"%2$s kann nicht geöffnet werden: %1$s"}), PoFilled::filled);
+  EXPECT_EQ(file.fill(0, {"Kann nicht öffnen"}), PoFilled::format_codes_differ) << "the earlier filling must go";
+  EXPECT_EQ(file.text(), kPo);
+  EXPECT_ERROR(file.fill(3, {"%d Datei"}), "de.po:37", "2 forms");
+}
+
+TEST(Po, PluralsOfOtherLanguages) {
+  const auto sources = [](const std::string& rule, const std::string& one, const std::string& many, int forms) {
+    std::string po = "msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=UTF-8\\nPlural-Forms: " + rule + "\\n\"\n\nmsgid \"" + one +
+                     "\"\nmsgid_plural \"" + many + "\"\n";
+    for (int i = 0; i < forms; ++i) po += "msgstr[" + std::to_string(i) + "] \"\"\n";
+    return PoFile(po, "x.po").empty_entries().at(0).sources;
+  };
+  using Sources = std::vector<std::string>;
+  const std::string russian = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);";
+  EXPECT_EQ(sources(russian, "%d file", "%d files", 3), (Sources{"%d file", "%d files", "%d files"}));
+  EXPECT_EQ(sources(russian, "one file", "%d files", 3), (Sources{"%d files", "%d files", "%d files"}));
+  EXPECT_EQ(sources("nplurals=2; plural=(n != 1);", "one file", "%d files", 2), (Sources{"one file", "%d files"}));
+  EXPECT_EQ(sources("nplurals=1; plural=0;", "%d file", "%d files", 1), Sources{"%d files"});
+}
+
+TEST(Po, EscapesAndEnds) {
+  PoFile file("msgid \"\\x41\\102 \\a\\q\" \"more\"\nmsgstr \"\"\n", "x.po");
+  EXPECT_EQ(file.empty_entries().at(0).id, "AB \a\\qmore");
+  EXPECT_EQ(with_ends_of("\n  text: ", "Text: \n"), "\n  Text: ");
+  EXPECT_EQ(with_ends_of("text", " Text "), "Text");
+  // A file that ends without a line end.
+  PoFile last("msgid \"a\"\nmsgstr \"\"", "x.po");
+  last.fill(0, {"b"});
+  EXPECT_EQ(last.text(), "#, fuzzy\nmsgid \"a\"\nmsgstr \"b\"");
+}
+
+TEST(Po, Mistakes) {
+  EXPECT_ERROR(PoFile("msgid \"a\"\nmsgstr \"b\nx", "x.po"), "x.po:2: ", "quotation mark");
+  EXPECT_ERROR(PoFile("msgid \"a\"\nmsgstr \"\\\"\n", "x.po"), "x.po:2: ", "quotation mark");
+  EXPECT_ERROR(PoFile("msgid \"a\"\n\nhello\n", "x.po"), "x.po:3: ", "not understood");
+  EXPECT_ERROR(PoFile("\"a\"\n", "x.po"), "x.po:1: ");
+  EXPECT_ERROR(PoFile("msgstr \"a\"\n", "x.po"), "x.po:1: ", "without a msgid");
+  EXPECT_ERROR(PoFile("msgid \"a\"\nmsgid_plural \"b\"\nmsgstr[1] \"\"\n", "x.po"), "x.po:3: ", "msgstr[0]");
+  EXPECT_ERROR(PoFile("msgid \"a\"\nmsgid \"b\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "no msgstr");
+  EXPECT_ERROR(PoFile("msgid \"f\xFCnf\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "UTF-8");
+  EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=ISO-8859-1\\n\"\n", "x.po"), "ISO-8859-1", "msgconv");
+}
+
+}  // namespace
+}  // namespace hinge::text
