@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "ops/tensor_memory.h"
 
 namespace hinge::cli {
 namespace {
@@ -33,6 +34,8 @@ int parse_and_run(int argc, char** argv) {
   add_attend(root);
   add_probe(root);
   add_weights(root);
+  add_translate(root);
+  add_analyze(root);
   add_score(root);
   add_bench(root);
 
@@ -49,6 +52,7 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace hinge::cli;
   try {
+    hinge::keep_tensor_memory();
     return parse_and_run(argc, argv);
   } catch (const UsageError& error) {
     return fail(kUsage, error.what());

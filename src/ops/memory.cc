@@ -119,7 +119,7 @@ class ReadFunction : public torch::autograd::Function<ReadFunction> {
       if (read->wanted[1]) dbias = std::get<4>(results);
       if (read->wanted[2]) dalpha = std::get<5>(results);
     } else {
-      with_type_of(q, [&](auto type) { sparse_backward<decltype(type)>(q, k, v, inputs, read->options); });
+      with_type_of(q, [&, &q = q, &k = k, &v = v](auto type) { sparse_backward<decltype(type)>(q, k, v, inputs, read->options); });
     }
     return {da.view({T, -1}), db.defined() ? db.view({db.size(0), -1}) : Tensor(), dgain, dbias, dalpha, Tensor(), Tensor()};
   }

@@ -321,7 +321,7 @@ std::vector<ConfigDifference> config_differences(const std::vector<FlatConfig>& 
   std::vector<ConfigDifference> all;
   for (size_t i = 0; i < configs.size(); ++i)
     for (const auto& [key, value] : configs[i]) {
-      auto found = std::find_if(all.begin(), all.end(), [&](const ConfigDifference& entry) { return entry.key == key; });
+      auto found = std::find_if(all.begin(), all.end(), [&key = key](const ConfigDifference& entry) { return entry.key == key; });
       if (found == all.end()) found = all.insert(all.end(), {key, std::vector<std::string>(configs.size())});
       found->values[i] = value;
     }

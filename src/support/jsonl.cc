@@ -21,7 +21,7 @@ constexpr const char* kStep = "step";
 
 std::string line_of(const MetricRecord& record) {
   nlohmann::ordered_json line = {{kStep, record.step}};
-  for (const auto& [name, value] : record.values) std::visit([&](const auto& held) { line[name] = held; }, value);
+  for (const auto& [name, value] : record.values) std::visit([&, &name = name](const auto& held) { line[name] = held; }, value);
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

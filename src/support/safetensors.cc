@@ -175,8 +175,8 @@ void SafetensorsFile::read_header() {
       }
       continue;
     }
-    const auto fail_tensor = [&](const std::string& reason) { fail(fmt::format("tensor '{}' {}", name, reason)); };
-    const auto sizes = [&](const char* key) {
+    const auto fail_tensor = [&, &name = name](const std::string& reason) { fail(fmt::format("tensor '{}' {}", name, reason)); };
+    const auto sizes = [&, &entry = entry](const char* key) {
       if (!entry.is_object() || !entry.contains(key) || !entry[key].is_array()) fail_tensor(fmt::format("has no list '{}'", key));
       std::vector<int64_t> numbers;
       for (const nlohmann::json& number : entry[key]) {

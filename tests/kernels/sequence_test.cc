@@ -291,9 +291,9 @@ TEST(SparseWeights, AreThoseOfSmallCases) {
 template <typename T> void sparse_attention_matches() {
   for (const SparseRule rule : {SparseRule::sparsemax, SparseRule::entmax15})
     for (const bool causal : {false, true})
-      for (const auto& [lq, lk] : {std::pair<int64_t, int64_t>{1, 1}, {5, 5}, {3, 40}, {40, 3}, {33, 70}})
+      for (const auto& lengths : {std::pair<int64_t, int64_t>{1, 1}, {5, 5}, {3, 40}, {40, 3}, {33, 70}})
         for (const double spread : {0.2, 1.0, 4.0}) {
-          const int64_t H = 2, D = 13;
+          const int64_t H = 2, lq = lengths.first, lk = lengths.second, D = 13;
           const auto q = draw<T>(H * lq * D, 1, spread), k = draw<T>(H * lk * D, 2), v = draw<T>(H * lk * D, 3),
                      grad = draw<T>(H * lq * D, 4);
           const double scale = 1 / std::sqrt(13.0);

@@ -1,0 +1,292 @@
+// The commands that use a trained translation model, as a user runs them, on a tiny one that is trained here on made-up words.
+// HINGE_COMMAND is the program's path.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::vector<std::string> kWords = {"zero", "one", "two", "three", "four", "five", "six", "seven", "%s"};
+const std::vector<std::string> kOthers = {"null", "eins", "zwei", "drei", "vier", "fuenf", "sechs", "sieben", "%s"};
+
+std::string config(const std::string& folder, const std::string& data) {
+  return R"(
+task = "translation"
+[model]
+width = 48
+slots = 96
+heads = 4
+encoder_depth = 1
+decoder_depth = 1
+norm = "pre"
+dropout = 0.0
+max_length = 100
+[data]
+kind = "files"
+pair = "en-de"
+path = ")" +
+         folder + "\"\n" + data + R"(
+[data.vocabulary]
+size = 62
+[optim]
+tokens = 600
+lr = 4e-3
+warmup_steps = 40
+[train]
+threads = 1
+log_steps = 100
+average = 2
+)";
+}
+
+class Translation : public testing::Test {
+ protected:
+  // One training for all tests.
+  static void SetUpTestSuite() {
+    std::string name = (fs::temp_directory_path() / "hinge-translate-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    std::mt19937 random(7);
+    for (const auto& [part, pairs] : {std::pair("train", 900), std::pair("valid", 40), std::pair("test", 40)}) {
+      std::ofstream source(folder_ / (std::string(part) + ".en")), target(folder_ / (std::string(part) + ".de"));
+      for (int pair = 0; pair < pairs; ++pair) {
+        std::string said, translated;
+        for (uint32_t n = 1 + random() % 4; n > 0; --n) {
+          const uint32_t word = random() % 9;
+          said += (said.empty() ? "" : " ") + kWords[word];
+          translated += (translated.empty() ? "" : " ") + kOthers[word];
+        }
+        source << said << "\n", target << translated << "\n";
+        if (pair % 5 == 4) source << "\n", target << "\n";  // documents of five
+      }
+    }
+    put("config.toml", config(folder_.string(), "longest_tokens = 40"));
+    put("document.toml", config(folder_.string(), "document_tokens = 30"));
+    std::string out, err;
+    ASSERT_EQ(command("train " + path("config.toml") + " --out " + path("run") +
+                          " --set optim.steps=500 --set train.eval_every=5 --set train.checkpoint_every=5 --set train.bleu_sentences=20",
+                      out, err),
+              0)
+        << err;
+    training_ = err;
+    ASSERT_EQ(command("train " + path("document.toml") + " --out " + path("documents") + " --set optim.steps=20", out, err), 0) << err;
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+
+  static std::string path(const std::string& name) { return (folder_ / name).string(); }
+  static void put(const std::string& name, const std::string& content) { std::ofstream(folder_ / name, std::ios::binary) << content; }
+  static std::string read(const std::string& name) {
+    std::ostringstream text;
+    text << std::ifstream(folder_ / name).rdbuf();
+    return text.str();
+  }
+  static int command(const std::string& arguments, std::string& out, std::string& err, const std::string& in = "/dev/null") {
+    const int status =
+        std::system((std::string(HINGE_COMMAND) + " " + arguments + " <" + in + " >" + path("out") + " 2>" + path("err")).c_str());
+    out = read("out"), err = read("err");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  int run(const std::string& arguments) { return command(arguments, out_, err_); }
+  int run_with(const std::string& input, const std::string& arguments) {
+    put("in", input);
+    return command(arguments, out_, err_, path("in"));
+  }
+  bool complains(const std::string& part) const { return err_.find(part) != std::string::npos; }
+  static size_t lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+  static inline fs::path folder_;
+  static inline std::string training_;
+  std::string out_, err_;
+};
+
+TEST_F(Translation, OfLinesKeepsTheirOrder) {
+  ASSERT_EQ(run_with("one two\n\nseven six five\r\nzero", "translate " + path("run")), 0) << err_;
+  EXPECT_EQ(out_, "eins zwei\n\nsieben sechs fuenf\nnull\n");
+  EXPECT_TRUE(complains("4 lines")) << err_;
+
+  ASSERT_EQ(run("translate " + path("run") + " " + path("test.en")), 0) << err_;
+  const std::string all = out_;
+  EXPECT_EQ(lines(all), 48U);
+  for (const char* options : {" --batch 1", " --batch 7", " --batch 100000"}) {
+    ASSERT_EQ(run("translate " + path("run") + " " + path("test.en") + options), 0) << err_;
+    EXPECT_EQ(out_, all) << options;
+  }
+  put("two.en", "two\n");
+  ASSERT_EQ(run("translate " + path("run") + " " + path("test.en") + " " + path("two.en") + " --out " + path("both.de")), 0) << err_;
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(read("both.de"), all + "zwei\n");
+  ASSERT_EQ(run("score " + path("both.de") + " " + path("both.de")), 0);
+  put("all.de", all);
+  ASSERT_EQ(run("score " + path("all.de") + " " + path("test.de") + " --metric bleu --json"), 0) << err_;
+  EXPECT_GT(json::parse(out_)[0]["score"].get<double>(), 90);
+  ASSERT_EQ(run_with("", "translate " + path("run")), 0) << err_;
+  EXPECT_EQ(out_, "");
+}
+
+TEST_F(Translation, CheckpointsAreChosen) {
+  for (const char* which : {"best", "latest", "averaged"}) {
+    ASSERT_EQ(run_with("three four\n", "translate " + path("run") + " --checkpoint " + which), 0) << err_;
+    EXPECT_EQ(out_, "drei vier\n") << which;
+  }
+  EXPECT_EQ(run_with("x\n", "translate " + path("run") + " --checkpoint lates"), 2);
+  EXPECT_TRUE(complains("'lates'") && complains("'latest'")) << err_;
+}
+
+TEST_F(Translation, NBestAreNumberedAndSorted) {
+  ASSERT_EQ(run_with("one two three\n\nfour\n", "translate " + path("run") + " --beam 5 --n-best 3"), 0) << err_;
+  std::istringstream rows(out_);
+  std::vector<std::pair<int, double>> seen;
+  std::vector<std::string> texts;
+  for (std::string row; std::getline(rows, row);) {
+    const size_t first = row.find('\t'), second = row.find('\t', first + 1);
+    ASSERT_NE(second, std::string::npos) << row;
+    seen.emplace_back(std::stoi(row), std::stod(row.substr(first + 1)));
+    texts.push_back(row.substr(second + 1));
+  }
+  ASSERT_EQ(seen.size(), 7U);
+  EXPECT_EQ(texts[0], "eins zwei drei");
+  EXPECT_EQ(texts[3], "");
+  EXPECT_EQ(texts[4], "vier");
+  const std::vector<int> numbers = {1, 1, 1, 2, 3, 3, 3};
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i].first, numbers[i]);
+  EXPECT_TRUE(seen[0].second >= seen[1].second && seen[1].second >= seen[2].second && seen[4].second >= seen[5].second);
+}
+
+TEST_F(Translation, SearchIsAsAskedFor) {
+  ASSERT_EQ(run_with("one two three\n", "translate " + path("run") + " --beam 1"), 0) << err_;
+  EXPECT_EQ(out_, "eins zwei drei\n");
+  ASSERT_EQ(run_with("one two three\n", "translate " + path("run") + " --max-length 0.1,1"), 0) << err_;
+  EXPECT_EQ(out_, "\n") << "one token, which is the end";
+  const auto expect_usage = [&](const std::string& options, const std::string& part) {
+    EXPECT_EQ(run_with("one\n", "translate " + path("run") + " " + options), 2) << options;
+    EXPECT_TRUE(complains(part)) << err_;
+  };
+  expect_usage("--beam 0", "--beam '0'");
+  expect_usage("--beam 2 --n-best 3", "--n-best '3'");
+  expect_usage("--length-penalty x", "--length-penalty 'x'");
+  expect_usage("--max-length 2,x", "--max-length 'x'");
+  expect_usage("--batch 0", "--batch '0'");
+  expect_usage("--in-place", "--po");
+  EXPECT_EQ(run_with("one\n", "translate " + path("run") + " --patience 0.5"), 1);
+  EXPECT_TRUE(complains("patience of 0.5")) << err_;
+}
+
+TEST_F(Translation, BadInputIsNamedWithItsLine) {
+  EXPECT_EQ(run_with("one\ntwo \xff\n", "translate " + path("run")), 1);
+  EXPECT_TRUE(complains("standard input:2")) << err_;
+  put("bad.en", "one\n\n\xC3\n");
+  EXPECT_EQ(run("translate " + path("run") + " " + path("two.en") + " " + path("bad.en") + " --out " + path("never")), 1);
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "one ";
+  put("long.en", "one\n" + text + "\n");
+  EXPECT_EQ(run("translate " + path("run") + " " + path("long.en") + " --out " + path("never")), 1);
+  EXPECT_TRUE(complains("long.en:2") && complains("at most 100")) << err_;
+  EXPECT_FALSE(fs::exists(path("never")));
+  EXPECT_EQ(run("translate " + path("run") + " " + path("nothing.en")), 1);
+  EXPECT_TRUE(complains("nothing.en")) << err_;
+  EXPECT_EQ(run_with("one\n", "translate " + path("nowhere")), 1);
+  EXPECT_TRUE(complains("nowhere") && complains("not a run")) << err_;
+  EXPECT_EQ(run_with("one\n", "translate " + path("run") + " --out " + path("no/such/folder")), 1);
+  EXPECT_TRUE(complains("no/such/folder")) << err_;
+  const int full =
+      std::system((std::string(HINGE_COMMAND) + " translate " + path("run") + " " + path("test.en") + " >/dev/full 2>&1").c_str());
+  EXPECT_EQ(WEXITSTATUS(full), 1);
+}
+
+TEST_F(Translation, OfDocumentsKeepsTheirLines) {
+  ASSERT_EQ(run("translate " + path("documents") + " " + path("test.en") + " --document --beam 1 --max-length 5"), 0) << err_;
+  EXPECT_EQ(lines(out_), 48U);
+  EXPECT_TRUE(complains("parts of documents")) << err_;
+  put("documents.de", out_);
+  std::istringstream rows(out_), sources(read("test.en"));
+  std::string row, source;
+  bool first = true;  // of a document
+  size_t heads = 0;
+  while (std::getline(rows, row) && std::getline(sources, source)) {
+    EXPECT_TRUE(!source.empty() || row.empty()) << row;
+    heads += first && !source.empty();
+    first = source.empty();
+  }
+  EXPECT_EQ(heads, 8U);
+  ASSERT_EQ(run("score " + path("documents.de") + " " + path("test.de") + " --document"), 0) << err_;
+  EXPECT_EQ(run("translate " + path("run") + " " + path("test.en") + " --document"), 2);
+  EXPECT_TRUE(complains("single sentences")) << err_;
+}
+
+TEST_F(Translation, FillsCatalogues) {
+  const std::string header =
+      "# a comment\nmsgid \"\"\nmsgstr \"\"\n\"Language: de\\n\"\n\"MIME-Version: 1.0\\n\"\n"
+      "\"Content-Type: text/plain; charset=UTF-8\\n\"\n\"Content-Transfer-Encoding: 8bit\\n\"\n"
+      "\"Plural-Forms: nplurals=2; plural=(n != 1);\\n\"\n\n";
+  const std::string kept = "#: x.c:7\nmsgid   \"done\"\nmsgstr \"erledigt\"\n\n#~ msgid \"old\"\n#~ msgstr \"alt\"\n\n";
+  put("x.po", header + kept +
+                  "msgid \"one\"\nmsgstr \"\"\n\n#, c-format\nmsgid \"two %s\\n\"\nmsgstr \"\"\n\nmsgid \"_seven\"\nmsgstr \"\"\n\n" +
+                  "#, c-format\nmsgid \"%d %d %d\"\nmsgstr \"\"\n");
+  const std::string before = read("x.po");
+  ASSERT_EQ(run("translate " + path("run") + " --po " + path("x.po") + " --out " + path("y.po")), 0) << err_;
+  EXPECT_TRUE(complains("4 of 5 messages were empty: 3 filled")) << err_;
+  EXPECT_TRUE(complains("1 left empty") && complains("format codes") && complains("line 28")) << err_;
+  EXPECT_EQ(read("x.po"), before);
+  EXPECT_EQ(read("y.po"), header + kept +
+                              "#, fuzzy\nmsgid \"one\"\nmsgstr \"eins\"\n\n#, fuzzy, c-format\nmsgid \"two %s\\n\"\n"
+                              "msgstr \"zwei %s\\n\"\n\n#, fuzzy\nmsgid \"_seven\"\nmsgstr \"_sieben\"\n\n"
+                              "#, c-format\nmsgid \"%d %d %d\"\nmsgstr \"\"\n");
+  if (std::system("command -v msgfmt >/dev/null 2>&1") == 0) {
+    const std::string check = "msgfmt -c --use-fuzzy -o /dev/null " + path("y.po") + " 2>" + path("msgfmt");
+    EXPECT_EQ(std::system(check.c_str()), 0) << read("msgfmt");
+  }
+  ASSERT_EQ(run("translate " + path("run") + " --in-place --po " + path("x.po")), 0) << err_;
+  EXPECT_EQ(read("x.po"), read("y.po"));
+
+  const auto expect_usage = [&](const std::string& options, const std::string& part) {
+    EXPECT_EQ(run("translate " + path("run") + " --po " + path("x.po") + " " + options), 2) << options;
+    EXPECT_TRUE(complains(part)) << err_;
+  };
+  expect_usage("", "--in-place");
+  expect_usage("--out " + path("x.po"), "--in-place");
+  expect_usage("--in-place --n-best 2", "--n-best");
+  expect_usage("--in-place --document", "--document");
+  put("bad.po", "msgid \"x\nmsgstr \"\"\n");
+  EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("bad.po")), 1);
+  EXPECT_TRUE(complains("bad.po:1")) << err_;
+}
+
+TEST_F(Translation, IsScoredInTraining) { EXPECT_NE(training_.find("on 20 sentences"), std::string::npos) << training_; }
+
+TEST_F(Translation, IsAnalyzed) {
+  ASSERT_EQ(run("analyze " + path("run") + " --sentences 5 --map 'one two' --map seven --out " + path("analysis") + " --json"), 0) << err_;
+  const json all = json::parse(out_);
+  EXPECT_EQ(all["sentences"], 5);
+  ASSERT_EQ(all["memories"].size(), 5U);
+  EXPECT_EQ(all["memories"][3]["name"], "decoder.0.cross");
+  EXPECT_NEAR(all["memories"][3]["weight_sum"].get<double>(), 1, 1e-5);
+  EXPECT_GT(all["memories"][4]["zero_share"].get<double>(), 0.1);
+  EXPECT_EQ(all["maps"][0]["translation"], "eins zwei");
+  for (const json& file : all["files"]) EXPECT_TRUE(fs::exists(file.get<std::string>())) << file;
+  EXPECT_EQ(all["files"].size(), 6U + 1 + 2 * 3 + 1);
+  const std::string map = read("analysis/map-2-decoder.0.cross.svg");
+  EXPECT_NE(map.find("</svg>"), std::string::npos);
+  EXPECT_NE(map.find("&lt;/s&gt;"), std::string::npos);
+  EXPECT_EQ(json::parse(read("analysis/analysis.json"))["memories"], all["memories"]);
+
+  ASSERT_EQ(run("analyze " + path("run") + " --data " + path("test.en") + "," + path("test.de") + " --out " + path("analysis")), 0) << err_;
+  EXPECT_NE(out_.find("decoder cross 0"), std::string::npos) << out_;
+  EXPECT_EQ(run("analyze " + path("run") + " --data nothing --out " + path("analysis")), 2);
+  EXPECT_TRUE(complains("'nothing'")) << err_;
+  EXPECT_EQ(run("analyze " + path("run") + " --out " + path("config.toml/x")), 1);
+  EXPECT_TRUE(complains("--out")) << err_;
+}
+
+}  // namespace
