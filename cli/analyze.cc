@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using eval::MemoryStatistics;
 
-struct Options {
+struct AnalyzeOptions {
   TranslationModelOptions model;
   std::string data = "valid", sentences = "64", out;
   std::vector<std::string> maps;
@@ -185,7 +185,7 @@ std::string write_maps(const train::LoadedTranslation& loaded, const std::string
   return translation.text;
 }
 
-int run_analyze(const Options& options) {
+int run_analyze(const AnalyzeOptions& options) {
   const int64_t sentences = parse_whole("--sentences", options.sentences, 1, 1000000);
   const train::LoadedTranslation loaded = open_translation(options.model);
   const text::Corpus corpus(read_data(options.data, loaded.config), loaded.vocabulary, loaded.config.data.corpus);
@@ -225,7 +225,7 @@ int run_analyze(const Options& options) {
 }  // namespace
 
 void add_analyze(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AnalyzeOptions>();
   Command command =
       parent.subcommand("analyze", "Show what the layers of a trained translation model do: numbers, plots, maps of attention");
   add_translation_model(command, options->model);

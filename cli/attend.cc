@@ -15,13 +15,13 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct AttendOptions {
   ModelOptions model;
   std::string image, out;
   bool json = false;
 };
 
-int attend(const Options& options) {
+int attend(const AttendOptions& options) {
   namespace fs = std::filesystem;
   const train::LoadedVit loaded = open_model(options.model);
   const eval::ModelInput input = eval::model_input(loaded.config, data::read_image(options.image));
@@ -67,7 +67,7 @@ int attend(const Options& options) {
 }  // namespace
 
 void add_attend(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AttendOptions>();
   Command command = parent.subcommand("attend", "Draw where a trained model looks in a picture");
   add_model(command, options->model);
   command.option("image", options->image, "IMAGE", "A JPEG or PNG file").required();

@@ -21,7 +21,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct BenchAttentionOptions {
   std::string h = "relu,softmax";
   std::string shapes = "8x6x50,8x6x197,8x6x785,1x6x4096";
   std::string dim = "64";
@@ -118,7 +118,7 @@ std::vector<bool> parse_causal(const std::string& option, const std::string& tex
   return list;
 }
 
-bench::AttentionPlan plan(const Options& options) {
+bench::AttentionPlan plan(const BenchAttentionOptions& options) {
   bench::AttentionPlan plan;
   plan.h = parse_activations("--h", options.h);
   plan.shapes = parse_shapes("--shapes", options.shapes);
@@ -133,7 +133,7 @@ bench::AttentionPlan plan(const Options& options) {
   return plan;
 }
 
-int bench_attention(const Options& options) {
+int bench_attention(const BenchAttentionOptions& options) {
   const bench::AttentionPlan what = plan(options);
   BenchOutput output(options.json);
   std::optional<support::AtomicFile> plot;
@@ -149,7 +149,7 @@ int bench_attention(const Options& options) {
 
 void add_bench_attention(Command parent) {
   Command command = parent.subcommand("attention", "The attention kernels: checked against the reference, then measured");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchAttentionOptions>();
   const char *what = "What to measure", *how = "How to measure", *output = "Output";
   const auto with_default = [](const std::string& meaning, const std::string& value) {
     return value.empty() ? meaning : fmt::format("{} (default: {})", meaning, value);

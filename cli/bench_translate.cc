@@ -14,11 +14,11 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct BenchTranslateOptions {
   std::string cases = "25,256,2048,uneven,decode", attention = "softmax,reluformer", threads, rounds = "5", json;
 };
 
-int bench_translate(const Options& options) {
+int bench_translate(const BenchTranslateOptions& options) {
   bench::TranslatePlan plan;
   plan.cases = parse_words("--cases", options.cases, bench::translate_case_names());
   plan.attentions = parse_words("--attention", options.attention, {"softmax", "reluformer"});
@@ -35,7 +35,7 @@ int bench_translate(const Options& options) {
 
 void add_bench_translate(Command parent) {
   Command command = parent.subcommand("translate", "Whole translation models: a training step and beam search");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchTranslateOptions>();
   const auto choose = [&](const char* name, std::string& value, const char* type, const std::string& meaning) {
     command.option(name, value, type, value.empty() ? meaning : fmt::format("{} (default: {})", meaning, value));
   };

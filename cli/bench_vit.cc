@@ -14,11 +14,11 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct BenchVitOptions {
   std::string models = "S/16,S/8,28px/4,28px/2", attention = "relu-vit,softmax", pass = "train,infer", threads, rounds = "5", json;
 };
 
-int bench_vit(const Options& options) {
+int bench_vit(const BenchVitOptions& options) {
   bench::VitPlan plan;
   plan.models = parse_words("--models", options.models, bench::vit_model_names());
   plan.attentions = parse_words("--attention", options.attention, {"relu-vit", "softmax"});
@@ -36,7 +36,7 @@ int bench_vit(const Options& options) {
 
 void add_bench_vit(Command parent) {
   Command command = parent.subcommand("vit", "Whole vision transformers: a training step and inference");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchVitOptions>();
   const auto choose = [&](const char* name, std::string& value, const char* type, const std::string& meaning) {
     command.option(name, value, type, value.empty() ? meaning : fmt::format("{} (default: {})", meaning, value));
   };

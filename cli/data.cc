@@ -19,7 +19,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct DataOptions {
   std::string format, path, split, threads;
   bool json = false;
 };
@@ -82,7 +82,7 @@ nlohmann::json to_json(const Checked& checked) {
 }
 
 // Mistakes on the command line, told apart from bad files.
-void require_usage(const Options& options) {
+void require_usage(const DataOptions& options) {
   const std::vector<std::string>& known = data::formats();
   if (std::find(known.begin(), known.end(), options.format) == known.end())
     throw UsageError(
@@ -96,7 +96,7 @@ void require_usage(const Options& options) {
   }
 }
 
-int check(const Options& options) {
+int check(const DataOptions& options) {
   require_usage(options);
   data::DataSource source{.format = options.format, .path = options.path};
   const int threads = options.threads.empty() ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
@@ -124,7 +124,7 @@ void add_data(Command parent) {
   Command data = parent.subcommand("data", "Look at data sets");
   data.require_subcommand();
   Command command = data.subcommand("check", "Decode every image of a data set and name the bad files");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataOptions>();
   const char *what = "What to check", *how = "How to check", *output = "Output";
   command.option("--format", options->format, "NAME", fmt::format("Format: {}", fmt::join(data::formats(), ", "))).group(what).required();
   command.option("--path", options->path, "FOLDER", "Folder of the set; fashion-mnist is found without").group(what);

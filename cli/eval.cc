@@ -16,7 +16,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct EvalOptions {
   ModelOptions model;
   std::string data, split, classes;
   bool json = false;
@@ -63,7 +63,7 @@ nlohmann::json to_json(const train::Evaluation& result, const std::vector<std::s
           {"loss", result.loss},     {"skipped", result.skipped}, {"classes", classes}};
 }
 
-int eval(const Options& options) {
+int eval(const EvalOptions& options) {
   const train::LoadedVit loaded = open_model(options.model);
   const train::VitTrainConfig& config = loaded.config;
   const train::DataConfig data = options.data.empty() ? config.data : parse_data("--data", options.data, config.data);
@@ -108,7 +108,7 @@ int eval(const Options& options) {
 }  // namespace
 
 void add_eval(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalOptions>();
   Command command = parent.subcommand("eval", "Measure a trained model on a set of images: top-1, top-5, loss, each class");
   add_model(command, options->model);
   command.option("--data", options->data, "FORMAT[:FOLDER]",

@@ -15,7 +15,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct PredictOptions {
   ModelOptions model;
   std::vector<std::string> images;
   std::string top = "5";
@@ -40,7 +40,7 @@ std::vector<Prediction> predict(const train::LoadedVit& loaded, const std::strin
   return predictions;
 }
 
-int run_predict(const Options& options) {
+int run_predict(const PredictOptions& options) {
   const int64_t top = parse_whole("--top", options.top, 1, 1000000);
   const train::LoadedVit loaded = open_model(options.model);
   nlohmann::json json = nlohmann::json::array();
@@ -67,7 +67,7 @@ int run_predict(const Options& options) {
 }  // namespace
 
 void add_predict(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PredictOptions>();
   Command command = parent.subcommand("predict", "Say what pictures show, by a trained model");
   add_model(command, options->model);
   command.option("images", options->images, "IMAGE", "JPEG or PNG files of any size").required();

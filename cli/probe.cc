@@ -15,7 +15,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct ProbeOptions {
   ModelOptions model;
   std::vector<std::string> data, shots = {"1", "5", "10", "25"};
   std::string seeds = "3";
@@ -104,7 +104,7 @@ void print(const std::vector<Probed>& all) {
   }
 }
 
-int run_probe(const Options& options) {
+int run_probe(const ProbeOptions& options) {
   eval::FewshotOptions how;
   how.shots.clear();
   for (const std::string& shots : options.shots) how.shots.push_back(parse_whole("--shots", shots, 1, 1000000));
@@ -123,7 +123,7 @@ int run_probe(const Options& options) {
 }  // namespace
 
 void add_probe(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProbeOptions>();
   Command command = parent.subcommand("probe", "Few-shot linear probes on a trained model's features");
   add_model(command, options->model);
   command.option("--data", options->data, "FORMAT[:FOLDER]", "Sets of images, e.g. cifar100:FOLDER fashion-mnist folder:FOLDER").required();

@@ -16,7 +16,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::vector<std::string> runs;
   std::string out = "report.html", title;
 };
@@ -33,7 +33,7 @@ experiment::Report compared(std::vector<experiment::RunSummary> runs, const std:
   return experiment::vit_report(std::move(runs), title.empty() ? "Vision transformers compared" : title);
 }
 
-int report(const Options& options) {
+int report(const ReportOptions& options) {
   std::vector<experiment::RunSummary> runs;
   for (const std::string& folder : options.runs) {
     std::vector<experiment::RunSummary> found = experiment::find_runs(folder);
@@ -49,7 +49,7 @@ int report(const Options& options) {
 }  // namespace
 
 void add_report(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   Command command = parent.subcommand("report", "Compare runs in one HTML page: table, curves, predictions, attention maps");
   command.option("run", options->runs, "RUN", "Runs, or folders that hold runs").required();
   command.option("--out", options->out, "FILE", "File to write (default: report.html)");

@@ -17,7 +17,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct ScoreOptions {
   std::string hypotheses, references;
   std::string metrics = "bleu,chrf";
   bool document = false, lowercase = false, json = false;
@@ -47,7 +47,7 @@ void require_equal(const Lines& hypotheses, const Lines& references) {
 std::vector<std::string_view> views(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
 
 nlohmann::json score(const std::string& metric, const std::vector<std::string_view>& hypotheses,
-                     const std::vector<std::string_view>& references, const Options& options) {
+                     const std::vector<std::string_view>& references, const ScoreOptions& options) {
   if (metric == "bleu") {
     const text::BleuOptions how{options.lowercase};
     const text::Bleu bleu = text::bleu(hypotheses, references, how);
@@ -69,7 +69,7 @@ nlohmann::json score(const std::string& metric, const std::vector<std::string_vi
   return {{"name", chrf.name()}, {"score", chrf.score}, {"signature", text::signature(how, options.document)}};
 }
 
-int run_score(const Options& options) {
+int run_score(const ScoreOptions& options) {
   const std::vector<std::string> metrics = parse_words("--metric", options.metrics, {"bleu", "chrf", "chrf++"});
   if (options.hypotheses == "-" && options.references == "-")
     throw UsageError("only one of HYP and REF can be - (the standard input); give the other as a file");
@@ -97,7 +97,7 @@ int run_score(const Options& options) {
 }  // namespace
 
 void add_score(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScoreOptions>();
   Command command = parent.subcommand("score", "Score translations against references: BLEU and chrF, equal to sacreBLEU's");
   command.option("hypotheses", options->hypotheses, "HYP", "File of translations, one a line, also .gz or .xz; - for the standard input")
       .required();

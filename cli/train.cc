@@ -23,7 +23,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct TrainOptions {
   std::string config, resume, out;
   std::vector<std::string> set;
   bool help_config = false;
@@ -46,7 +46,7 @@ std::string default_folder(const std::string& config) {
 }
 
 // The config of a file with the changes of --set.
-template <class Config> Config read_config(const Options& options) {
+template <class Config> Config read_config(const TrainOptions& options) {
   Config config;
   support::read_config(config, options.config);
   for (const std::string& assignment : options.set) support::override_config(config, assignment);
@@ -55,7 +55,7 @@ template <class Config> Config read_config(const Options& options) {
 
 // The keys of a file's config with its values, or, of a task, with their
 // defaults; without either, of all tasks.
-int help_config(const Options& options) {
+int help_config(const TrainOptions& options) {
   bool any = false;
   const auto describe = [&](train::TaskKind kind, const auto& defaults) {
     using Config = std::decay_t<decltype(defaults)>;
@@ -78,7 +78,7 @@ int help_config(const Options& options) {
   return 0;
 }
 
-train::TrainResult begin(const Options& options, const std::string& folder) {
+train::TrainResult begin(const TrainOptions& options, const std::string& folder) {
   if (train::task_of_config(options.config) == train::TaskKind::translation) {
     const auto config = read_config<train::TranslationTrainConfig>(options);
     fmt::print(stderr, "Training into {}\n", folder);
@@ -96,7 +96,7 @@ train::TrainResult go_on(const std::string& folder) {
   return train::resume_vit(folder, stop_asked);
 }
 
-int train(const Options& options) {
+int train(const TrainOptions& options) {
   if (options.help_config) return help_config(options);
   if (options.config.empty() == options.resume.empty())
     throw UsageError(
@@ -127,7 +127,7 @@ int train(const Options& options) {
 }  // namespace
 
 void add_train(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainOptions>();
   Command command = parent.subcommand("train", "Train the model of a config, or go on with a run");
   command.option("config", options->config, "CONFIG", "A TOML file, such as configs/vit/fashion.toml");
   command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set model.attention.h=gelu").one_at_a_time();

@@ -31,7 +31,7 @@
 namespace hinge::cli {
 namespace {
 
-struct Options {
+struct TranslateOptions {
   TranslationModelOptions model;
   std::vector<std::string> files;
   std::string beam = "4", n_best, length_penalty = "0.6", patience = "1", max_length = "1.5,20", batch = "1024";
@@ -45,7 +45,7 @@ double parse_number(const std::string& option, const std::string& text) {
   return *value;
 }
 
-decode::TranslationOptions translation_options(const Options& given) {
+decode::TranslationOptions translation_options(const TranslateOptions& given) {
   decode::TranslationOptions options;
   options.search.beam = parse_whole("--beam", given.beam, 1, 1000);
   options.search.n_best = given.n_best.empty() ? 1 : parse_whole("--n-best", given.n_best, 1, options.search.beam);
@@ -210,7 +210,7 @@ std::string lines_text(const std::vector<int64_t>& lines) {
   return fmt::format("line{} {}{}", lines.size() == 1 ? "" : "s", fmt::join(first, ", "), lines.size() > kMost ? ", ..." : "");
 }
 
-void translate_po(const decode::Translator& translator, const Options& options) {
+void translate_po(const decode::Translator& translator, const TranslateOptions& options) {
   text::PoFile file(text::read_text_file(options.po), options.po);
   Output output(options.in_place ? options.po : options.out);
   const decode::PoReport report = decode::fill_po(file, [&](const std::vector<std::string>& texts) {
@@ -239,7 +239,7 @@ void translate_po(const decode::Translator& translator, const Options& options) 
     fmt::print(stderr, "{} left empty without a translation: {}\n", report.untranslated.size(), lines_text(report.untranslated));
 }
 
-void check_usage(const Options& options) {
+void check_usage(const TranslateOptions& options) {
   if (options.po.empty()) {
     if (options.in_place) throw UsageError("--in-place belongs to --po");
     return;
@@ -253,7 +253,7 @@ void check_usage(const Options& options) {
     throw UsageError("--out names the catalogue itself: say --in-place to replace it");
 }
 
-int run_translate(const Options& options) {
+int run_translate(const TranslateOptions& options) {
   check_usage(options);
   decode::TranslationOptions how = translation_options(options);
   const bool several = how.search.n_best > 1;
@@ -285,7 +285,7 @@ int run_translate(const Options& options) {
 }  // namespace
 
 void add_translate(Command parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TranslateOptions>();
   Command command = parent.subcommand("translate", "Translate lines, documents or message catalogues by a trained model");
   add_translation_model(command, options->model);
   command.option("files", options->files, "FILE",

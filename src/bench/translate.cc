@@ -37,7 +37,7 @@ std::vector<int64_t> some_tokens(int64_t n) {
 }
 
 // A model with its optimiser and one batch.
-struct Subject {
+struct TranslateSubject {
   std::string name;
   std::vector<int64_t> lengths;
   std::unique_ptr<models::Seq2Seq> model;
@@ -46,7 +46,7 @@ struct Subject {
   models::Sequences source, target;
   Tensor label;
 
-  Subject(const std::string& name_of_case, const std::string& attention) : name(name_of_case), lengths(translate_lengths(name_of_case)) {
+  TranslateSubject(const std::string& name_of_case, const std::string& attention) : name(name_of_case), lengths(translate_lengths(name_of_case)) {
     at::manual_seed(1);
     models::Seq2SeqConfig config;
     config.size = "iwslt";
@@ -114,7 +114,7 @@ struct Subject {
   }
 };
 
-TranslateRow measured(const Subject& subject, const std::string& attention, int64_t tokens, const std::vector<double>& seconds) {
+TranslateRow measured(const TranslateSubject& subject, const std::string& attention, int64_t tokens, const std::vector<double>& seconds) {
   TranslateRow row;
   row.name = subject.name, row.attention = attention, row.tokens = tokens;
   row.median_ms = 1e3 * median(seconds), row.fastest_ms = 1e3 * quantile(seconds, 0);
@@ -154,7 +154,7 @@ TranslateReport run(const TranslatePlan& plan, const std::function<void(const st
   report.cpu = probe_cpu().model;
   std::vector<double> peaks, sgemms;
   for (const std::string& name : plan.cases) {
-    std::vector<Subject> subjects;
+    std::vector<TranslateSubject> subjects;
     for (const std::string& attention : plan.attentions) {
       progress(fmt::format("checking {} {}", name, attention));
       subjects.emplace_back(name, attention);

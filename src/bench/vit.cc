@@ -58,13 +58,13 @@ Tensor plain_logits(const models::Vit& model, const Tensor& images) {
 }
 
 // One model with its batch, optimiser and what is measured of it.
-struct Subject {
+struct VitSubject {
   VitCase what;
   std::unique_ptr<models::Vit> model;
   std::unique_ptr<train::Adam> adam;
   Tensor images, labels;
 
-  explicit Subject(const VitCase& given) : what(given), model(std::make_unique<models::Vit>(given.config, 0)) {
+  explicit VitSubject(const VitCase& given) : what(given), model(std::make_unique<models::Vit>(given.config, 0)) {
     const models::VitConfig& config = model->config();
     images = at::randn({what.batch, config.image_size, config.image_size, config.channels});
     labels = at::arange(what.batch) % config.classes;
@@ -129,7 +129,7 @@ VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>
   for (const std::string& name : plan.models)
     for (const std::string& attention : plan.attentions) {
       progress(fmt::format("checking {} {}", name, attention));
-      const Subject subject(vit_case(name, attention));
+      const VitSubject subject(vit_case(name, attention));
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subject.error();
       if (!(error < 1e-3)) throw std::runtime_error(fmt::format("{} {}: logits are off by {:.2g}; nothing is measured", name, attention, error));

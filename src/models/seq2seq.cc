@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "hinge/ops/sequence.h"
+#include "support/require.h"
 
 namespace hinge::models {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using at::Tensor;
 using nn::Forward;
 using nn::Rows;
-constexpr double kEps = 1e-6;
+using support::require;
 
 struct Size {
   const char* name;
@@ -24,10 +25,6 @@ struct Size {
 };
 // iwslt and base are the usual ones for IWSLT14 and WMT14.
 constexpr Size kSizes[] = {{"tiny", 128, 256, 4, 4}, {"small", 256, 1024, 4, 4}, {"iwslt", 512, 1024, 4, 6}, {"base", 512, 2048, 8, 6}};
-
-void require(bool holds, const std::string& message) {
-  if (!holds) throw std::runtime_error(message);
-}
 
 struct Norm {
   Tensor weight, bias;
@@ -41,7 +38,7 @@ class Stream {
  public:
   Stream(const Tensor& x, const std::vector<Norm>& norms, bool pre, double dropout, const Forward& forward)
       : norms_(norms), pre_(pre), dropout_(forward.noise ? dropout : 0), noise_(forward.noise), x_(x), input_(x) {
-    if (pre_) std::tie(input_, x_) = layer_norm_fork(x, norms_[0].weight, norms_[0].bias, kEps);
+    if (pre_) std::tie(input_, x_) = layer_norm_fork(x, norms_[0].weight, norms_[0].bias, nn::kNormEps);
   }
 
   const Tensor& residual() const { return x_; }
@@ -49,7 +46,7 @@ class Stream {
 
   void add(const Tensor& branch) {
     const Norm& norm = norms_[branches_++ + (pre_ ? 1 : 0)];
-    const auto [normed, sum] = residual_norm(x_, branch, norm.weight, norm.bias, kEps, dropout_, dropout_ > 0 ? noise_->next() : 0);
+    const auto [normed, sum] = residual_norm(x_, branch, norm.weight, norm.bias, nn::kNormEps, dropout_, dropout_ > 0 ? noise_->next() : 0);
     input_ = normed;
     x_ = pre_ ? sum : normed;
   }

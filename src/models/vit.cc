@@ -6,11 +6,13 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "support/require.h"
+
 namespace hinge::models {
 namespace {
 
 using at::Tensor;
-constexpr double kEps = 1e-6;
+using support::require;
 
 struct Variant {
   const char* name;
@@ -19,10 +21,6 @@ struct Variant {
 constexpr Variant kVariants[] = {
     {"Ti", 192, 12, 768, 3}, {"S", 384, 12, 1536, 6}, {"M", 512, 12, 2048, 8}, {"B", 768, 12, 3072, 12}, {"L", 1024, 24, 4096, 16},
 };
-
-void require(bool holds, const std::string& message) {
-  if (!holds) throw std::runtime_error(message);
-}
 
 }  // namespace
 
@@ -138,12 +136,12 @@ Tensor Vit::attention_pool(const Tensor& x) const {
   const Tensor kv = hinge::linear(x, map_.kv_weight, map_.kv_bias).view({n, x.size(1), 2, heads, depth}).permute({2, 0, 3, 1, 4});
   const Tensor read = attention(q, kv[0], kv[1], nn::attention_options(config_.attention)).transpose(1, 2).reshape({n, 1, width});
   const Tensor out = hinge::linear(read, map_.out_weight, map_.out_bias);
-  const auto [normed, skip] = layer_norm_fork(out, map_.norm_weight, map_.norm_bias, kEps);
+  const auto [normed, skip] = layer_norm_fork(out, map_.norm_weight, map_.norm_bias, nn::kNormEps);
   return feed_forward(kernels::Activation::gelu, normed, map_.w1, map_.b1, map_.w2, map_.b2, skip).squeeze(1);
 }
 
 Tensor Vit::pooled(const Tensor& x) const {
-  const auto norm = [&](const Tensor& tokens) { return layer_norm_fork(tokens, norm_weight_, norm_bias_, kEps).first; };
+  const auto norm = [&](const Tensor& tokens) { return layer_norm_fork(tokens, norm_weight_, norm_bias_, nn::kNormEps).first; };
   if (config_.pool_first) return norm(x.mean(1));
   if (config_.pool == "tok") return norm(x.select(1, 0));
   const Tensor normed = norm(x);

@@ -27,12 +27,11 @@ at::Tensor EncoderBlock::forward(const at::Tensor& x, bool training, AttentionVi
 }
 
 at::Tensor EncoderBlock::run(const at::Tensor& x, bool training, AttentionView* view) const {
-  constexpr double eps = 1e-6;
   const bool plain = !training || (config_.dropout == 0 && config_.drop_path == 0);
-  const auto [normed, skip] = layer_norm_fork(x, norm1_weight_, norm1_bias_, eps);
+  const auto [normed, skip] = layer_norm_fork(x, norm1_weight_, norm1_bias_, kNormEps);
   const at::Tensor middle = plain ? attention_.forward(normed, skip, training, view)
                                   : add_branch(skip, attention_.forward(normed, {}, training, view), training);
-  const auto [normed2, skip2] = layer_norm_fork(middle, norm2_weight_, norm2_bias_, eps);
+  const auto [normed2, skip2] = layer_norm_fork(middle, norm2_weight_, norm2_bias_, kNormEps);
   if (plain) return feed_forward(kernels::Activation::gelu, normed2, w1_, b1_, w2_, b2_, skip2);
   const at::Tensor hidden = at::dropout(at::gelu(hinge::linear(normed2, w1_, b1_)), config_.dropout, training);
   return add_branch(skip2, hinge::linear(hidden, w2_, b2_), training);

@@ -13,7 +13,6 @@ namespace {
 using at::Tensor;
 using kernels::Activation;
 
-constexpr double kEps = 1e-6;
 constexpr const char* kSparse[] = {"sparsemax", "entmax15", "rela"};
 
 std::string listed(const std::vector<std::string>& words) {
@@ -166,7 +165,7 @@ Tensor LocalMemory::slots(const Tensor& others) const {
 
 Tensor LocalMemory::finish(const Tensor& x, const Tensor& out) const {
   Tensor read = out;
-  if (rms_weight_.defined()) read = rms_norm(read, rms_weight_, kEps);
+  if (rms_weight_.defined()) read = rms_norm(read, rms_weight_, kNormEps);
   if (gate_weight_.defined()) read = read * hinge::linear(x, gate_weight_, gate_bias_);
   return hinge::linear(read, out_weight_, out_bias_);
 }
@@ -255,7 +254,7 @@ Tensor GlobalMemory::read(const Tensor& x, const Forward& forward) const {
   }
   const Tensor y = read_global_memory(activation_, x, keys_, key_bias_, values_, value_bias_, {}, drops ? dropout_ : 0,
                                       drops ? forward.noise->next() : 0);
-  return norm_weight_.defined() ? layer_norm_fork(y, norm_weight_, norm_bias_, kEps).first : y;
+  return norm_weight_.defined() ? layer_norm_fork(y, norm_weight_, norm_bias_, kNormEps).first : y;
 }
 
 }  // namespace hinge::nn

@@ -11,6 +11,8 @@
 
 namespace hinge::nn {
 
+constexpr double kNormEps = 1e-6;  // of every layer norm and RMS norm
+
 struct Parameter {
   std::string name;
   at::Tensor value;    // requires grad

@@ -44,8 +44,6 @@ at::Tensor integers(const char* name, const at::Tensor& values) {
   return values.to(at::kCPU, at::kLong).contiguous();
 }
 
-template <typename T> const T* data_or_null(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<T>() : nullptr; }
-
 void check_offsets(const char* name, const at::Tensor& offsets, const char* what, int64_t length) {
   const int64_t* begin = offsets.data_ptr<int64_t>();
   const int64_t* end = begin + offsets.numel();

@@ -9,15 +9,6 @@
 namespace hinge {
 namespace {
 
-template <typename T> kernels::View<T> view(const at::Tensor& tensor) {
-  return {tensor.data_ptr<std::remove_const_t<T>>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
-
-// A tensor that is empty or undefined stands for an array that is not there.
-template <typename T> T* data_or_null(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.numel() ? tensor.data_ptr<T>() : nullptr;
-}
-
 static_assert(sizeof(kernels::SkipCount) == 2 * sizeof(int64_t) && std::is_standard_layout_v<kernels::SkipCount>,
               "an int64 tensor [..., 2] holds SkipCounts");
 

@@ -7,6 +7,7 @@
 #include "hinge/kernels/layer_norm.h"
 #include "hinge/kernels/patches.h"
 #include "ops/attention_impl.h"
+#include "ops/function.h"
 #include "ops/gemm.h"
 #include "ops/parallel.h"
 
@@ -17,10 +18,6 @@ using at::Tensor;
 using kernels::RowsView;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using OptionalTensor = c10::optional<Tensor>;  // LibTorch's functions take no undefined tensors
-
-OptionalTensor optional(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : c10::nullopt; }
-Tensor contiguous_or_undefined(const OptionalTensor& tensor) { return tensor ? tensor->contiguous() : Tensor(); }
 
 void check_cpu(const char* op, const char* name, const Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), op, ": ", name, " is undefined");
@@ -71,7 +68,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w, const OptionalTensor& bias, const OptionalTensor& residual) {
     const Tensor rows = as_rows(x), weight = w.contiguous();
     const Tensor y = at::empty(with_last(x, w.size(0)), x.options());
-    linear_into(rows, weight, contiguous_or_undefined(bias), residual ? as_rows(*residual) : Tensor(), y.view({-1, w.size(0)}));
+    linear_into(rows, weight, tensor_of(bias), residual ? as_rows(*residual) : Tensor(), y.view({-1, w.size(0)}));
     ctx->save_for_backward({rows, weight});
     ctx->saved_data["bias"] = bias.has_value();
     ctx->saved_data["residual"] = residual.has_value();
@@ -209,7 +206,7 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
 // ---- attention of a sequence on itself
 
 // The queries (0), keys (1) or values (2) of packed [B, L, n, H, D], as attention wants them: [B, H, L, D].
-Tensor part(const Tensor& packed, int64_t which) { return packed.select(2, which).transpose(1, 2); }
+Tensor batch_part(const Tensor& packed, int64_t which) { return packed.select(2, which).transpose(1, 2); }
 
 // Normalises the heads of part `which` of qkv [B, L, 3, H, D] into part `which` of qk [B, L, 2, H, D]; stats [2, B L H].
 template <typename T>
@@ -260,10 +257,10 @@ class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunc
                         const OptionalTensor& alpha, const AttentionOptions& options, int64_t heads, double eps) {
     const int64_t B = input.size(0), L = input.size(1), D = input.size(2) / (3 * heads);
     const Tensor qkv = input.contiguous().view({B, L, 3, heads, D});
-    const QkNorm norm{contiguous_or_undefined(q_weight), contiguous_or_undefined(q_bias), contiguous_or_undefined(k_weight),
-                      contiguous_or_undefined(k_bias), eps};
+    const QkNorm norm{tensor_of(q_weight), tensor_of(q_bias), tensor_of(k_weight),
+                      tensor_of(k_bias), eps};
     const auto [q, k, stats] = queries_and_keys(qkv, norm);
-    const auto [out, sum, log, zeros, skipped, lse] = attention_forward_cpu(q, k, part(qkv, 2), options, /*statistics=*/false);
+    const auto [out, sum, log, zeros, skipped, lse] = attention_forward_cpu(q, k, batch_part(qkv, 2), options, /*statistics=*/false);
     const Tensor result = out.transpose(1, 2).reshape({B, L, heads * D});
     const bool softmax = options.h == kernels::Activation::softmax;
     ctx->save_for_backward({qkv, norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias, softmax ? result : Tensor(), softmax ? lse : Tensor()});
@@ -295,8 +292,8 @@ class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunc
     inputs.lse = saved[6];
     const auto wants = ctx->saved_data["wants"].toBoolList();
     for (size_t i = 0; i < 3; ++i) inputs.wanted[i] = wants[i];
-    inputs.into = {part(grad, 0), part(grad, 1), part(grad, 2)};
-    const auto [dq, dk, dv, dgain, dbias, dalpha] = attention_backward_cpu(q, k, part(qkv, 2), inputs, options);
+    inputs.into = {batch_part(grad, 0), batch_part(grad, 1), batch_part(grad, 2)};
+    const auto [dq, dk, dv, dgain, dbias, dalpha] = attention_backward_cpu(q, k, batch_part(qkv, 2), inputs, options);
 
     Tensor dqw, dqb, dkw, dkb;
     if (norm.q_weight.defined()) {
@@ -312,13 +309,13 @@ class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunc
  private:
   // q and k [B, H, L, D], normalised if the norm is defined, and then with the statistics [2, 2, B L H].
   static std::tuple<Tensor, Tensor, Tensor> queries_and_keys(const Tensor& qkv, const QkNorm& norm) {
-    if (!norm.q_weight.defined()) return {part(qkv, 0), part(qkv, 1), Tensor()};
+    if (!norm.q_weight.defined()) return {batch_part(qkv, 0), batch_part(qkv, 1), Tensor()};
     const Tensor qk = at::empty({qkv.size(0), qkv.size(1), 2, qkv.size(3), qkv.size(4)}, qkv.options());
     const Tensor stats = at::empty({2, 2, qkv.size(0) * qkv.size(1) * qkv.size(3)}, qkv.options());
     const auto run = qkv.scalar_type() == at::kFloat ? norm_heads<float> : norm_heads<double>;
     run(qkv, 0, norm.q_weight, norm.q_bias, norm.eps, qk, stats[0]);
     run(qkv, 1, norm.k_weight, norm.k_bias, norm.eps, qk, stats[1]);
-    return {part(qk, 0), part(qk, 1), stats};
+    return {batch_part(qk, 0), batch_part(qk, 1), stats};
   }
 };
 
@@ -369,7 +366,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor
   check_like(op, "w", w, w.sizes(), x);
   check_like(op, "bias", bias, {w.size(0)}, x);
   check_like(op, "residual", residual, with_last(x, w.size(0)), x);
-  return LinearFunction::apply(x, w, optional(bias), optional(residual));
+  return LinearFunction::apply(x, w, optional_of(bias), optional_of(residual));
 }
 
 Tensor feed_forward(kernels::Activation h, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
@@ -384,7 +381,7 @@ Tensor feed_forward(kernels::Activation h, const Tensor& x, const Tensor& w1, co
   check_like(op, "b1", b1, {w1.size(0)}, x);
   check_like(op, "b2", b2, {w2.size(0)}, x);
   check_like(op, "residual", residual, with_last(x, w2.size(0)), x);
-  return FeedForwardFunction::apply(x, w1, b1, w2, b2, optional(residual), static_cast<int64_t>(h), wants_gradient({x, w1, b1, w2, b2, residual}));
+  return FeedForwardFunction::apply(x, w1, b1, w2, b2, optional_of(residual), static_cast<int64_t>(h), wants_gradient({x, w1, b1, w2, b2, residual}));
 }
 
 std::pair<Tensor, Tensor> layer_norm_fork(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
@@ -411,8 +408,8 @@ Tensor self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& 
   check_like(op, "k_weight", norm.k_weight, {D}, qkv);
   check_like(op, "k_bias", norm.k_bias, {D}, qkv);
   const AttentionOptions seeded = with_seed(options);
-  return SelfAttentionFunction::apply(qkv, optional(norm.q_weight), optional(norm.q_bias), optional(norm.k_weight), optional(norm.k_bias),
-                                      optional(options.gain.values), optional(options.bias.values), optional(options.alpha.values), seeded,
+  return SelfAttentionFunction::apply(qkv, optional_of(norm.q_weight), optional_of(norm.q_bias), optional_of(norm.k_weight), optional_of(norm.k_bias),
+                                      optional_of(options.gain.values), optional_of(options.bias.values), optional_of(options.alpha.values), seeded,
                                       heads, norm.eps);
 }
 
@@ -429,7 +426,7 @@ Tensor cross_entropy(kernels::CrossEntropy kind, const Tensor& logits, const Ten
     TORCH_CHECK(least >= 0 && most < logits.size(1), op, ": labels must be in [0, ", logits.size(1), "), got ", least < 0 ? least : most);
   }
   TORCH_CHECK(lambda >= 0 && lambda <= 1, op, ": lambda must be in [0, 1], got ", lambda);
-  return CrossEntropyFunction::apply(logits, labels.contiguous(), optional(second.defined() ? second.contiguous() : second), lambda,
+  return CrossEntropyFunction::apply(logits, labels.contiguous(), optional_of(second.defined() ? second.contiguous() : second), lambda,
                                      static_cast<int64_t>(kind), wants_gradient({logits}));
 }
 

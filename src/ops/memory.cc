@@ -19,10 +19,6 @@ using torch::autograd::variable_list;
 
 // ---- local memories
 
-template <typename T> kernels::View<T> view(const Tensor& tensor) {
-  return {tensor.data_ptr<std::remove_const_t<T>>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
-
 kernels::SparseRule sparse_rule(Read read) {
   return read == Read::sparsemax ? kernels::SparseRule::sparsemax : kernels::SparseRule::entmax15;
 }
@@ -63,7 +59,7 @@ void sparse_backward(const Tensor& q, const Tensor& k, const Tensor& v, const At
 }
 
 // Part `which` of the packed rows [L, parts, H, D], as attention wants it: [1, H, L, D].
-Tensor part(const Tensor& packed, int64_t which) { return packed.select(1, which).transpose(0, 1).unsqueeze(0); }
+Tensor rows_part(const Tensor& packed, int64_t which) { return packed.select(1, which).transpose(0, 1).unsqueeze(0); }
 
 // What saved_data cannot hold field by field.
 struct SavedRead : torch::CustomClassHolder {
@@ -129,8 +125,8 @@ class ReadFunction : public torch::autograd::Function<ReadFunction> {
     return rows.contiguous().view({rows.size(0), parts, heads, rows.size(1) / (parts * heads)});
   }
   static std::tuple<Tensor, Tensor, Tensor> parts_of(const Tensor& a, const Tensor& b) {
-    if (!b.defined()) return {part(a, 0), part(a, 1), part(a, 2)};
-    return {part(a, 0), part(b, 0), part(b, 1)};
+    if (!b.defined()) return {rows_part(a, 0), rows_part(a, 1), rows_part(a, 2)};
+    return {rows_part(a, 0), rows_part(b, 0), rows_part(b, 1)};
   }
 };
 

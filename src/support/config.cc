@@ -15,7 +15,7 @@
 namespace hinge::support {
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string toml_string(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     switch (c) {
@@ -35,14 +35,14 @@ std::string quoted(const std::string& text) {
 
 // Scalars, lists and none as TOML. Doubles get the fewest digits that read back as the same number, and never look like integers.
 struct TomlText {
-  std::string operator()(std::monostate) const { return quoted(std::string(config_detail::kNone)); }
+  std::string operator()(std::monostate) const { return toml_string(std::string(config_detail::kNone)); }
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(int64_t value) const { return fmt::format("{}", value); }
   std::string operator()(double value) const {
     const std::string text = fmt::format("{}", value);
     return std::isfinite(value) && text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
   }
-  std::string operator()(const std::string& value) const { return quoted(value); }
+  std::string operator()(const std::string& value) const { return toml_string(value); }
   std::string operator()(const std::vector<ConfigScalar>& items) const {
     std::vector<std::string> texts;
     for (const ConfigScalar& item : items) texts.push_back(std::visit(*this, item));
@@ -182,7 +182,7 @@ toml::table parse_loosely(const std::string& text) {
     std::istringstream items(text.substr(1, text.size() - 2));
     for (std::string item; std::getline(items, item, ',');) {
       item = trimmed(item);
-      list += (parse_value(item) ? item : quoted(item)) + ", ";
+      list += (parse_value(item) ? item : toml_string(item)) + ", ";
     }
     if (std::optional<toml::table> table = parse_value("[" + list + "]")) return std::move(*table);
   }

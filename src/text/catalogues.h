@@ -20,7 +20,7 @@ struct CatalogueOptions {
   std::string root = "/usr/share/locale";  // holds LANGUAGE/LC_MESSAGES/*.mo
   std::string pair = "en-de";
   OnError on_error = OnError::stop;  // for catalogues that cannot be read
-  int64_t longest = 1000;            // characters of a message
+  int64_t longest = 5000;            // characters of a message
   double held_out = 0.01;            // share of the messages that goes to each of valid and test
 };
 

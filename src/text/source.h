@@ -15,7 +15,7 @@ struct TextSource {
   std::string path = {};                                        // catalogues: /usr/share/locale if empty; files: the folder that holds them
   std::string train = "train", valid = "valid", test = "test";  // files: NAME of NAME.LANGUAGE, or "SOURCE,TARGET"
   std::string on_error = "stop";                                // or "skip"
-  int64_t longest = 1000;                                       // characters of a line or message
+  int64_t longest = 5000;                                       // characters of a line or message
   double held_out = 0.01;                                       // catalogues: share of each of valid and test
 
   template <class V> void visit(V& v) {

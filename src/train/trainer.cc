@@ -18,8 +18,6 @@
 namespace hinge::train {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 class Loop {
  public:
   Loop(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from, const std::atomic<bool>& stop,
@@ -72,9 +70,9 @@ class Loop {
     write_status("running", "");
 
     while (step_ < settings_.steps && !stop_) {
-      const double started = now();
+      const double started = steady_seconds();
       train_step();
-      train_seconds_ += now() - started;
+      train_seconds_ += steady_seconds() - started;
       const bool last = step_ == settings_.steps;
       show(last);
       if (step_ % settings_.eval_steps == 0 || last) evaluate();
@@ -315,6 +313,8 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return (x ^ (x >> 31)) & 0x7FFFFFFFFFFFFFFFU;
 }
+
+double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void use_threads(int64_t threads) { at::set_num_threads(static_cast<int>(threads > 0 ? threads : omp_get_num_procs())); }
 

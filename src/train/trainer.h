@@ -105,4 +105,6 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step = 0);
 // 0: all cores.
 void use_threads(int64_t threads);
 
+double steady_seconds();  // by a clock that never goes back
+
 }  // namespace hinge::train

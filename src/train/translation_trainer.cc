@@ -5,12 +5,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <optional>
 
 #include "support/config.h"
+#include "support/require.h"
 #include "text/batches.h"
 #include "train/run_folder.h"
 #include "train/translation_run.h"
@@ -18,11 +18,7 @@
 namespace hinge::train {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-void require(bool holds, const std::string& message) {
-  if (!holds) throw std::runtime_error(message);
-}
+using support::require;
 
 // ---- the text of a run
 
@@ -186,14 +182,14 @@ class TranslationTask : public Task {
 
   StepOutcome step() override {
     const TranslationOptimConfig& optim = config_.optim;
-    const double started = now();
+    const double started = steady_seconds();
     parts_.clear();
     int64_t tokens = 0;
     for (int64_t part = 0; part < optim.accumulate; ++part) {
       parts_.emplace_back(batches_.at(step_ * optim.accumulate + part));
       tokens += parts_.back().labels.numel();
     }
-    waited_ += now() - started;
+    waited_ += steady_seconds() - started;
     double weight = optim.regulariser_weight;
     if (step_ < optim.regulariser_warmup_steps) weight *= static_cast<double>(step_) / static_cast<double>(optim.regulariser_warmup_steps);
     ++step_;
