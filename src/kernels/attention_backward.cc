@@ -36,7 +36,7 @@ inline constexpr int64_t kTasksPerStep = 64;
 struct SoftmaxWeight {
   static constexpr bool kHasZeros = false, kInTile = false;
   static constexpr Slope kSlope = Slope::kStored;
-  template <class D, class V> static HWY_INLINE V value(D d, V x) { return SafeExp(d, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Zero(d), x)); }
+  template <class D, class V> static HWY_INLINE V value(D d, V x) { return ExpNotPositive(d, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Zero(d), x)); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) { return slope = value(d, x); }
 };
 

@@ -94,7 +94,7 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
   auto s0 = zero, s1 = zero;
   j = 0;
   for (; j + 2 * N <= count && !statistics; j += 2 * N) {
-    const auto e0 = SafeExp(d, hn::Sub(hn::Load(d, x + j), m)), e1 = SafeExp(d, hn::Sub(hn::Load(d, x + j + N), m));
+    const auto e0 = ExpNotPositive(d, hn::Sub(hn::Load(d, x + j), m)), e1 = ExpNotPositive(d, hn::Sub(hn::Load(d, x + j + N), m));
     hn::Store(e0, d, x + j);
     hn::Store(e1, d, x + j + N);
     s0 = hn::Add(s0, e0);
@@ -104,7 +104,7 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
   for (; j < count; j += N) {
     const auto inside = hn::FirstN(d, static_cast<size_t>(count - j));
     const auto t = hn::Sub(hn::Load(d, x + j), m);
-    const auto e = hn::IfThenElseZero(inside, SafeExp(d, t));
+    const auto e = hn::IfThenElseZero(inside, ExpNotPositive(d, t));
     hn::Store(e, d, x + j);
     s0 = hn::Add(s0, e);
     const auto is_zero = hn::Eq(e, zero);

@@ -28,7 +28,7 @@ double SoftmaxRow(const T* HWY_RESTRICT x, int64_t classes, T* HWY_RESTRICT grad
   const auto top = hn::Set(d, largest);
   double sum = 0;
   ForVectors(d, classes, [&](int64_t j, int64_t n) HWY_ATTR {
-    auto e = SafeExp(d, hn::Sub(LoadFirst(d, x + j, n), top));
+    auto e = ExpNotPositive(d, hn::Sub(LoadFirst(d, x + j, n), top));
     if (n < static_cast<int64_t>(hn::Lanes(d))) e = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), e);
     if (grad) StoreFirst(e, d, grad + j, n);
     sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, e)));

@@ -56,7 +56,7 @@ template <typename T> HWY_INLINE double ExpAndSum(const T* x, int64_t n, T large
   for (int64_t first = 0; first < n; first += kStretch) {
     auto sum = hn::Zero(d);
     ForVectors(d, std::min(kStretch, n - first), [&](int64_t j, int64_t lanes) HWY_ATTR {
-      auto value = SafeExp(d, hn::Sub(LoadFirst(d, x + first + j, lanes), top));
+      auto value = ExpNotPositive(d, hn::Sub(LoadFirst(d, x + first + j, lanes), top));
       if (lanes < static_cast<int64_t>(hn::Lanes(d))) value = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(lanes)), value);
       if (e) StoreFirst(value, d, e + first + j, lanes);
       sum = hn::Add(sum, value);

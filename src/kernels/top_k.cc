@@ -75,7 +75,7 @@ void TopKRow(const float* HWY_RESTRICT x, int64_t classes, int64_t k, int32_t* i
     ForVectors(d, std::min(kStretch, classes - first), [&](int64_t j, int64_t n) HWY_ATTR {
       const int64_t at = first + j;
       const auto logits = LoadFirst(d, x + at, n);
-      auto e = SafeExp(d, hn::Sub(logits, top));
+      auto e = ExpNotPositive(d, hn::Sub(logits, top));
       if (n < static_cast<int64_t>(hn::Lanes(d))) e = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), e);
       sum = hn::Add(sum, e);
       if (HWY_LIKELY(hn::AllFalse(d, hn::Ge(logits, low)))) return;
