@@ -13,7 +13,10 @@ namespace {
 using dnnl::memory;
 
 dnnl::engine& engine() {
-  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine cpu = [] {
+    dnnl::set_primitive_cache_capacity(0);  // linear() keeps its own
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return cpu;
 }
 

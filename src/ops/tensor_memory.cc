@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;          // of tensors; also the size of the header before them, which holds the block's size
 constexpr size_t kSmall = 64 << 10;        // smaller blocks are glibc's: it keeps them itself
-constexpr size_t kAlwaysKept = 256 << 20;  // free blocks up to this, or up to a quarter of what is in use, are kept
+constexpr size_t kAlwaysKept = 64 << 20;   // in use and kept together may be this and a quarter more than the most that was in use at once
 
 // The size of the block for `bytes`: at most an eighth more, so that jagged batches, each of another size, find blocks to use again.
 size_t block_size(size_t bytes) {
@@ -53,22 +54,24 @@ class KeptMemory final : public at::Allocator {
   void* take(size_t size) {
     {
       const std::lock_guard lock(mutex_);
-      count_.live_bytes += size;
-      if (const auto kept = free_.find(size); kept != free_.end()) {
+      if (const auto kept = free_.lower_bound(size); kept != free_.end() && kept->first <= size + size / 4) {
         void* data = kept->second.back();
+        count_.live_bytes += kept->first;
+        count_.kept_bytes -= kept->first;
         kept->second.pop_back();
         if (kept->second.empty()) free_.erase(kept);
-        count_.kept_bytes -= size;
         return data;
       }
       // New memory is needed: what lies unused must not grow without end.
-      drop_down_to(std::max(kAlwaysKept, count_.live_bytes / 4));
+      count_.live_bytes += size;
+      most_live_ = std::max(most_live_, count_.live_bytes);
+      drop_down_to(most_live_ + most_live_ / 4 + kAlwaysKept - count_.live_bytes);
     }
-    void* block = std::aligned_alloc(kAlignment, size + kAlignment);
+    void* block = new_block(size + kAlignment);
     if (!block) {
       const std::lock_guard lock(mutex_);
       drop_down_to(0);
-      block = std::aligned_alloc(kAlignment, size + kAlignment);
+      block = new_block(size + kAlignment);
       if (!block) {
         count_.live_bytes -= size;
         throw std::bad_alloc();
@@ -102,11 +105,25 @@ class KeptMemory final : public at::Allocator {
     }
   }
 
-  static void drop(void* data) { std::free(static_cast<char*>(data) - kAlignment); }  // NOLINT(cppcoreguidelines-no-malloc)
+  // Large blocks come from the system and go back to it: in glibc's heap, small ones that live on would keep their pages.
+  static void* new_block(size_t size) {
+    if (size < kSmall) return std::aligned_alloc(kAlignment, size);
+    void* block = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return block == MAP_FAILED ? nullptr : block;
+  }
+  static void drop(void* data) {
+    char* block = static_cast<char*>(data) - kAlignment;
+    const size_t size = size_of(data) + kAlignment;
+    if (size < kSmall)
+      std::free(block);  // NOLINT(cppcoreguidelines-no-malloc)
+    else
+      ::munmap(block, size);
+  }
 
   std::mutex mutex_;
   std::map<size_t, std::vector<void*>> free_;  // by size
   TensorMemory count_;
+  size_t most_live_ = 0;
 };
 
 }  // namespace

@@ -37,12 +37,21 @@ TEST(TensorMemory, SmallAndEmptyTensorsAreNotKept) {
 
 TEST(TensorMemory, WhatLiesUnusedStaysBounded) {
   keep_tensor_memory();
-  // Ever new sizes: never touched, so that they take no real memory.
-  for (int64_t n = 100 << 20; n < (900LL << 20); n += 100 << 20) bytes(n);
-  EXPECT_LE(tensor_memory().kept_bytes, static_cast<size_t>(256 << 20) + (900U << 20));
-  bytes(1);
-  for (int64_t n = 33 << 20; n < (66 << 20); n += 5 << 20) bytes(n);
-  EXPECT_LE(tensor_memory().kept_bytes, static_cast<size_t>(256 + 70) << 20);
+  // Ever new sizes, a fourth and more apart: never touched, so that they take no real memory.
+  for (int64_t n = 100 << 20; n < (900LL << 20); n += n / 2) bytes(n);
+  const size_t bound = (900U << 20) / 4 * 5 + (64U << 20);
+  EXPECT_LE(tensor_memory().kept_bytes, bound);
+  for (int64_t n = 11 << 20; n < (600LL << 20); n += n / 3) bytes(n);
+  EXPECT_LE(tensor_memory().kept_bytes, bound);
+}
+
+TEST(TensorMemory, ABlockThatIsALittleLargerServesToo) {
+  keep_tensor_memory();
+  const void* first = bytes(2000LL << 20).data_ptr();
+  const size_t kept = tensor_memory().kept_bytes;
+  const at::Tensor again = bytes(1850LL << 20);
+  EXPECT_EQ(again.data_ptr(), first);
+  EXPECT_LT(tensor_memory().kept_bytes, kept);
 }
 
 TEST(TensorMemory, ThreadsShareIt) {
