@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -113,11 +114,22 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
   if (!config.size.empty()) {
     const auto found = std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& size) { return config.size == size.name; });
     require(found != std::end(kSizes), "model.size: '" + config.size + "' is not one of tiny, small, iwslt, base");
-    config.width = found->width, config.slots = found->slots, config.heads = found->heads;
-    config.encoder_depth = config.decoder_depth = found->depth;
+    // A key of the configuration that was given beside the size must not be passed over in silence.
+    const Seq2SeqConfig unset;
+    const auto set = [&](const char* key, int64_t Seq2SeqConfig::*field, int64_t value) {
+      const int64_t given = config.*field;
+      require(given == unset.*field || given == value, fmt::format("model.{} {} does not go with model.size {}, where it is {}: leave one of the two out",
+                                                                   key, given, config.size, value));
+      config.*field = value;
+    };
+    set("width", &Seq2SeqConfig::width, found->width);
+    set("slots", &Seq2SeqConfig::slots, found->slots);
+    set("heads", &Seq2SeqConfig::heads, found->heads);
+    set("encoder_depth", &Seq2SeqConfig::encoder_depth, found->depth);
+    set("decoder_depth", &Seq2SeqConfig::decoder_depth, found->depth);
   }
   for (nn::LocalMemoryConfig* memory : {&config.encoder, &config.decoder, &config.cross}) {
-    if (!config.attention.empty()) memory->preset = config.attention;
+    if (memory->preset.empty()) memory->preset = config.attention;
     if (config.gamma && memory->preset == "reluformer") memory->gamma = *config.gamma;
     if (config.attention_dropout) memory->dropout = *config.attention_dropout;
   }

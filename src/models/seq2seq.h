@@ -25,9 +25,9 @@ struct Seq2SeqConfig {
   double dropout = 0.1;
   std::string ffn = "relu";
   double ffn_dropout = 0.0;
-  std::string attention = {};
+  std::string attention = "softmax";
   std::optional<double> gamma = {}, attention_dropout = {};
-  nn::LocalMemoryConfig encoder = {}, decoder = {}, cross = {};
+  nn::LocalMemoryConfig encoder{""}, decoder{""}, cross{""};
 
   template <class V> void visit(V& v) {
     v("size", size, "sizes by name: tiny, small, iwslt or base; sets width, slots, heads, encoder_depth and decoder_depth");
@@ -45,7 +45,7 @@ struct Seq2SeqConfig {
     v("ffn", ffn,
       "phi of the feed-forward memory: relu, gelu, softmax, softmax_norm (with a layer norm of its result), or another activation");
     v("ffn_dropout", ffn_dropout, "probability of dropping a score of the feed-forward memory in training");
-    v("attention", attention, "preset of all three attentions at once; empty: each has its own");
+    v("attention", attention, "preset of the attentions that have none of their own");
     v("gamma", gamma, "gamma of all reluformer attentions at once");
     v("attention_dropout", attention_dropout, "dropout of all three attentions at once");
     v("encoder", encoder, "attention of the source on itself; presets as in vision, and sparsemax, entmax15, rela");

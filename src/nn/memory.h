@@ -65,8 +65,8 @@ struct Forward {
 // Attention as configs have it, with what translation adds to it: the presets sparsemax, entmax15 and rela, and `visible` in the place of
 // the length rule `keys`, because a decoder does not know how many keys there will be.
 struct LocalMemoryConfig : AttentionConfig {
-  LocalMemoryConfig() {
-    preset = "softmax";
+  explicit LocalMemoryConfig(const std::string& which = "softmax") {
+    preset = which;
     qk_norm = false;
   }
 

@@ -514,6 +514,16 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   EXPECT_EQ(config.decoder.preset, "reluformer");
   EXPECT_EQ(config.cross.gamma, 2);
   EXPECT_EQ(config.encoder.dropout, 0.25);
+  EXPECT_EQ(resolved(config).width, 512) << "a resolved configuration changed when it was resolved again";
+
+  // What is given beside a size or a preset for all is not passed over.
+  Seq2SeqConfig both;
+  both.size = "tiny", both.vocabulary = 5, both.width = 256;
+  EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.width 256", "model.size tiny", "128"}));
+  both.width = 128, both.attention = "reluformer", both.cross.preset = "softmax";
+  both = resolved(both);
+  EXPECT_EQ(both.cross.preset, "softmax");
+  EXPECT_EQ(both.encoder.preset, "reluformer");
 }
 
 TEST(Seq2Seq, BadBatchesAreNamed) {
