@@ -1,17 +1,22 @@
 // How much memory this process has needed.
 #pragma once
 
-#include <sys/resource.h>
-
 #include <cstdint>
+#include <fstream>
+#include <string>
 
 namespace hinge::support {
 
-// The largest resident size so far.
+// The largest resident size so far. Not getrusage's: that one begins with the size of the program that started this one.
 inline int64_t largest_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmHWM:") continue;
+    int64_t kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes * 1024;
+  }
+  return 0;
 }
 
 }  // namespace hinge::support

@@ -119,6 +119,7 @@ class Loop {
   [[noreturn]] void fail_non_finite(double loss) {
     const at::NoGradGuard guard;
     const std::string parameter = parameter_beyond_numbers();
+    at::manual_seed(stream_seed(settings_.seed, Stream::first_step, step_));  // the same dropout again
     const std::string where = parameter.empty() ? task_.first_not_finite() : "the parameter " + parameter;
     throw TrainError(
         fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
@@ -210,7 +211,12 @@ class Loop {
     double count = 1;
     for (const int64_t step : averaged_steps()) {
       if (step == step_) continue;
-      load_weights(checkpoint_of(folder_.folder(), step).file("weights.safetensors"), task_.parameters());
+      try {
+        load_weights(checkpoint_of(folder_.folder(), step).file("weights.safetensors"), task_.parameters());
+      } catch (const std::runtime_error& error) {
+        progress_->note(fmt::format("the mean of the last checkpoints goes without step {}: {}", step, error.what()));
+        continue;
+      }
       for (size_t i = 0; i < sums.size(); ++i) sums[i].add_(task_.parameters().all()[i].value);
       ++count;
     }
