@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -77,6 +78,13 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) throw_file_error("create", path_);
+  const auto mode = static_cast<mode_t>(status.permissions() & std::filesystem::perms::all);
+  if (std::filesystem::exists(status) && ::fchmod(descriptor_, mode) != 0) {
+    const int failed = errno;
+    ::close(descriptor_);
+    ::unlink(temporary_.c_str());
+    throw_file_error("keep the permissions of", path_, failed);
+  }
 }
 
 AtomicFile::~AtomicFile() {

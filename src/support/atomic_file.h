@@ -9,7 +9,8 @@ namespace hinge::support {
 
 class AtomicFile {
  public:
-  // Opens the temporary file at once, so that a path that cannot be written fails before the work, not after it.
+  // Opens the temporary file at once, so that a path that cannot be written fails before the work, not after it. A file that is there
+  // hands its permissions on.
   // Throws std::runtime_error with the path and the reason, here and below.
   explicit AtomicFile(std::string path);
   ~AtomicFile();  // without commit(), nothing is left behind

@@ -52,6 +52,17 @@ TEST_F(AtomicFileTest, HasThePermissionsOfAnOrdinaryFile) {
   EXPECT_EQ(ours.st_mode, ordinary.st_mode);
 }
 
+TEST_F(AtomicFileTest, KeepsThePermissionsOfTheOldFile) {
+  for (const mode_t mode : {0600U, 0751U}) {
+    put("result", "old");
+    ::chmod(path("result").c_str(), mode);
+    AtomicFile(path("result")).commit("new");
+    struct stat now {};
+    ::stat(path("result").c_str(), &now);
+    EXPECT_EQ(now.st_mode & 07777U, mode);
+  }
+}
+
 TEST_F(AtomicFileTest, SaysWhyItCannot) {
   EXPECT_TRUE(mentions(error_of([&] { AtomicFile file(path("missing/result")); }), {"missing/result", "No such file"}));
   EXPECT_TRUE(mentions(error_of([&] { AtomicFile file(folder_.string()); }), {"it is a folder"}));
