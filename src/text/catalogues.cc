@@ -216,6 +216,8 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
   if (pair.source != kEnglish) sources = find_catalogues(options, pair.source);
   targets = pair.target != kEnglish ? find_catalogues(options, pair.target) : sources;
 
+  const bool neither_english = pair.source != kEnglish && pair.target != kEnglish;
+
   CatalogueText text;
   Collector collector(options);
   std::vector<Document> documents;
@@ -226,7 +228,7 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
       const PluralForms target_plurals = plural_forms_of(target);
       MoFile other;  // of the source, where neither is English
       std::unordered_map<std::string, const Message*> others;
-      if (pair.source != kEnglish && pair.target != kEnglish) {
+      if (neither_english) {
         other = read_mo(sources.at(name));
         for (const Message& message : other.messages) others[message.context + '\4' + message.id] = &message;
       }
@@ -241,7 +243,7 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
         }
         Wording from = english(message), to = translated(message, target_plurals);
         if (pair.target == kEnglish) std::swap(from, to);
-        if (!others.empty() || !other.messages.empty()) {
+        if (neither_english) {
           const auto found = others.find(message.context + '\4' + message.id);
           if (found == others.end()) {
             ++text.skipped["in one language only"];

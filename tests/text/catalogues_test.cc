@@ -111,6 +111,17 @@ TEST(Catalogues, TwoLanguagesMeetInTheMessagesOfBoth) {
   EXPECT_EQ(all_pairs(text), (std::vector<Pair>{{"%d Kuh", "%d krowa"}, {"%d Kühe", "%d krów"}, {"Katze", "kot"}}));
 }
 
+TEST(Catalogues, EnglishIsNotTakenForALanguageWithoutMessages) {
+  const Temporary folder;
+  folder.write("de/LC_MESSAGES/a.mo", mo_file({{"", kHeader}}));
+  folder.write("fr/LC_MESSAGES/a.mo", mo_file({{"", kHeader}, {"dog", "chien"}}));
+  for (const char* language : {"de", "fr"})
+    folder.write(std::string(language) + "/LC_MESSAGES/b.mo", mo_file({{"", kHeader}, {"cat", language == "de"s ? "Katze" : "chat"}}));
+  const CatalogueText text = read_catalogues({.root = folder.path(), .pair = "de-fr", .held_out = 0});
+  EXPECT_EQ(all_pairs(text), (std::vector<Pair>{{"Katze", "chat"}}));
+  EXPECT_EQ(text.skipped, (Counts{{"in one language only", 1}}));
+}
+
 TEST(Catalogues, Mistakes) {
   const Temporary folder;
   folder.write("fr/LC_MESSAGES/a.mo", mo_file({{"cat", "chat"}}));
