@@ -13,6 +13,8 @@
 namespace hinge::text {
 namespace {
 
+constexpr uint64_t kLargestChecked = 200;
+
 class Evaluator {
  public:
   Evaluator(std::string_view text, uint64_t n) : text_(text), n_(n) {}
@@ -126,7 +128,7 @@ PluralForms::PluralForms(std::string_view text) {
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), count_);
   if (error != std::errc() || end != count.data() + count.size() || count_ < 1 || count_ > 10 || expression_.empty())
     throw std::runtime_error(fmt::format("Plural-Forms '{}' is malformed; it looks like: nplurals=2; plural=(n != 1);", strip(text)));
-  form(1);  // complains about what cannot be evaluated
+  for (uint64_t n = 0; n <= kLargestChecked; ++n) form(n);  // complains about what cannot be evaluated
 }
 
 size_t PluralForms::form(uint64_t n) const {
@@ -136,7 +138,7 @@ size_t PluralForms::form(uint64_t n) const {
 
 bool PluralForms::singular_is_one() const {
   const size_t one = form(1);
-  for (uint64_t n = 0; n <= 200; ++n)
+  for (uint64_t n = 0; n <= kLargestChecked; ++n)
     if (n != 1 && form(n) == one) return false;
   return true;
 }

@@ -9,11 +9,11 @@ namespace hinge::text {
 
 class PluralForms {
  public:
-  // "nplurals=2; plural=(n != 1);". Empty text: that rule, which is English's and German's. Throws std::runtime_error if it is malformed.
+  // "nplurals=2; plural=(n != 1);". Empty text: that rule, which is English's and German's. Throws std::runtime_error if it is malformed or
+  // cannot be evaluated for a number up to 200. Both sides of && and || and both results of ?: are evaluated, whichever counts.
   explicit PluralForms(std::string_view text = {});
 
-  size_t count() const { return count_; }
-  // The form for n: below count().
+  // The form for n: below nplurals.
   size_t form(uint64_t n) const;
   // Whether no other number than 1 (up to 200) takes the form of 1: only then may a message for one thing leave out its number.
   bool singular_is_one() const;

@@ -265,3 +265,5 @@ TEST(PluralForms, Rules) {
 
 }  // namespace
 }  // namespace hinge::text
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=1 / n > 1;"), "no plural rule");
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=7 % (n - 200);"), "no plural rule");
