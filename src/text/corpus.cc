@@ -37,12 +37,6 @@ std::vector<Encoded> encode(const ParallelText& text, const Vocabulary& vocabula
 
 }  // namespace
 
-std::vector<int32_t> source_ids(const Vocabulary& vocabulary, std::string_view text) {
-  std::vector<int32_t> ids = vocabulary.encode(text);
-  ids.push_back(vocabulary.eos());
-  return ids;
-}
-
 Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const CorpusOptions& options)
     : bos_(vocabulary.bos()), eos_(vocabulary.eos()) {
   const bool documents = options.document_tokens > 0;

@@ -4,16 +4,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "text/parallel.h"
 #include "text/vocabulary.h"
 
 namespace hinge::text {
-
-// What an encoder reads: the text's pieces and eos. Training and translation both take it from here.
-std::vector<int32_t> source_ids(const Vocabulary& vocabulary, std::string_view text);
 
 struct CorpusOptions {
   int64_t document_tokens = 0;     // 0: every pair is an item; else consecutive pairs of a document, up to so many tokens on either side

@@ -118,7 +118,7 @@ TEST(Corpus, Sentences) {
   EXPECT_EQ(corpus.place(i).first, 2);
   EXPECT_EQ(joined(text(), corpus.place(i)), pair);
   const std::span<const int32_t> source = corpus.source(i), target = corpus.target(i);
-  EXPECT_EQ(std::vector<int32_t>(source.begin(), source.end()), source_ids(vocabulary(), pair.source));
+  EXPECT_EQ(std::vector<int32_t>(source.begin(), source.end() - 1), vocabulary().encode(pair.source));
   EXPECT_EQ(source.back(), vocabulary().eos());
   EXPECT_EQ(vocabulary().decode(target), pair.target);
   EXPECT_EQ(corpus.target_length(i), static_cast<int64_t>(target.size()) + 1);
