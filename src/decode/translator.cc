@@ -106,15 +106,13 @@ std::vector<std::vector<Translation>> Translator::translate(const std::vector<So
   return translations;
 }
 
-double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<std::string>& sources,
+double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
                    const std::vector<std::string>& references) {
   TranslationOptions options;
   options.search.beam = 1;
   const Translator translator(model, vocabulary, options);
-  std::vector<Source> encoded;
-  for (const std::string& source : sources) encoded.push_back(translator.encode(source));
   std::vector<std::string> translated;
-  for (std::vector<Translation>& best : translator.translate(encoded)) translated.push_back(std::move(best.at(0).text));
+  for (std::vector<Translation>& best : translator.translate(sources)) translated.push_back(std::move(best.at(0).text));
   return text::bleu({translated.begin(), translated.end()}, {references.begin(), references.end()}).score;
 }
 

@@ -58,7 +58,7 @@ std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, 
                                                   SearchCounts* counts = nullptr);
 
 // BLEU of greedy translations, for evaluations in training (train::BleuFunction).
-double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<std::string>& sources,
+double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
                    const std::vector<std::string>& references);
 
 }  // namespace hinge::decode

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "support/config.h"
 #include "support/require.h"
@@ -25,7 +26,9 @@ using support::require;
 struct RunText {
   text::Vocabulary vocabulary;
   std::shared_ptr<const text::Corpus> train, valid;
-  std::vector<std::string> sources, references;  // validation sentences to translate for BLEU
+  // Validation sentences to translate for BLEU: the tokens of the corpus, which are cut where it cuts.
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<std::string> references;
 };
 
 text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text::ParallelText& train,
@@ -59,8 +62,9 @@ RunText read_run_text(const TranslationTrainConfig& config, const std::optional<
   data.train = encode("training", train);
   data.valid = encode("validation", valid);
   for (int64_t i = 0; i < std::min(config.train.bleu_sentences, data.valid->size()); ++i) {
-    text::Pair pair = text::joined(valid, data.valid->place(i));
-    data.sources.push_back(std::move(pair.source)), data.references.push_back(std::move(pair.target));
+    const std::span<const int32_t> source = data.valid->source(i);
+    data.sources.emplace_back(source.begin(), source.end());
+    data.references.push_back(text::joined(valid, data.valid->place(i)).target);
   }
   return data;
 }

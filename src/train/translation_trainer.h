@@ -12,9 +12,10 @@
 
 namespace hinge::train {
 
-// The BLEU of a model's translations of `sources`, by whoever can decode: training itself cannot. Greedy is enough.
+// The BLEU of a model's translations of `sources`, which are tokens with their end token, by whoever can decode: training itself cannot.
+// Greedy is enough.
 using BleuFunction = std::function<double(const models::Seq2Seq& model, const text::Vocabulary& vocabulary,
-                                          const std::vector<std::string>& sources, const std::vector<std::string>& references)>;
+                                          const std::vector<std::vector<int32_t>>& sources, const std::vector<std::string>& references)>;
 
 // Begins a new run in `folder`, or goes on with the one there. `stop` may be set at any time, by a signal handler for example: the run
 // saves a checkpoint and returns. Without `bleu`, train.bleu_sentences must be 0. Throws std::runtime_error.

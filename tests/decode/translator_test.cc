@@ -167,12 +167,12 @@ TEST_F(Texts, OfADocumentAreOneSource) {
 }
 
 TEST_F(Texts, HaveABleu) {
-  const std::vector<std::string> sources = {"one two three", "four five"};
   TranslationOptions options;
   options.search.beam = 1;
   const Translator translator(model_, vocabulary_, options);
+  const std::vector<Source> sources = {translator.encode("one two three"), translator.encode("four five")};
   std::vector<std::string> own;
-  for (const std::string& source : sources) own.push_back(translator.translate({translator.encode(source)}).at(0).at(0).text + " and on");
+  for (const Source& source : sources) own.push_back(translator.translate({source}).at(0).at(0).text + " and on");
   const double near = greedy_bleu(model_, vocabulary_, sources, own);
   EXPECT_GT(near, 50);
   EXPECT_LT(near, 100);

@@ -187,18 +187,26 @@ TEST_F(TranslationTest, TheRegulariserPullsTheRowSums) {
 
 TEST_F(TranslationTest, BleuIsAskedFor) {
   TranslationTrainConfig config = tiny(4);
-  config.train.bleu_sentences = 3, config.train.average = 0;
+  config.train.bleu_sentences = 8, config.train.average = 0;
   EXPECT_TRUE(mentions(error_of([&] { run(config, "run"); }), {"train.bleu_sentences", "set it to 0"}));
   int asked = 0;
-  const BleuFunction bleu = [&](const models::Seq2Seq&, const text::Vocabulary& vocabulary, const std::vector<std::string>& sources,
-                                const std::vector<std::string>& references) {
-    EXPECT_EQ(sources.size(), 3u);
-    EXPECT_EQ(references.size(), 3u);
+  // Sources that were cut stay cut: the model cannot read more.
+  config.data.corpus.longest = config.model.max_length = 4, config.data.corpus.over_long = "truncate";
+  size_t longest = 0;
+  const BleuFunction bleu = [&](const models::Seq2Seq&, const text::Vocabulary& vocabulary,
+                                const std::vector<std::vector<int32_t>>& sources, const std::vector<std::string>& references) {
+    EXPECT_EQ(sources.size(), 8u);
+    for (const std::vector<int32_t>& source : sources) {
+      EXPECT_EQ(source.back(), vocabulary.eos());
+      longest = std::max(longest, source.size());
+    }
+    EXPECT_EQ(references.size(), 8u);
     EXPECT_EQ(vocabulary.decode(vocabulary.encode(references[0])), references[0]);
     return 12.0 + ++asked;
   };
   run(config, "run", -1, bleu);
   EXPECT_EQ(asked, 1);
+  EXPECT_EQ(longest, 4u);
   EXPECT_EQ(read_status(path("run")).values.at("bleu"), 13);
 }
 
