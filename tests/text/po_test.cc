@@ -185,3 +185,6 @@ TEST(Po, Mistakes) {
 
 }  // namespace
 }  // namespace hinge::text
+  for (const std::string charset : {"ASCII", "US-ASCII"})
+    EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=" + charset + "\\n\"\n", "x.po"), charset, "msgconv");
+  EXPECT_EQ(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=CHARSET\\n\"\n", "x.po").messages(), 0) << "a template";
