@@ -94,12 +94,14 @@ PoReport fill_po(text::PoFile& file, const TranslateTexts& translate) {
 
   for (size_t i = 0; i < entries.size(); ++i) {
     const bool format = has_format(entries[i]);
+      bool complete = true;
     const auto right = [&](const std::string& source, const std::string& target) {
       return text::same_format_codes(source, target, format);
     };
     std::vector<std::string> filled;
     for (const Form& form : forms[i]) {
       std::string whole;
+        if (text::strip(chosen).empty()) complete = false;
       for (size_t part = 0; part < form.numbers.size(); ++part) {
         const std::string& source = form.parts.texts[part];
         const std::vector<std::string>& all = translations.at(form.numbers[part]);
@@ -112,7 +114,7 @@ PoReport fill_po(text::PoFile& file, const TranslateTexts& translate) {
         }
         whole += form.parts.before[part] + chosen;
       }
-      filled.push_back(whole + form.parts.before.back());
+      filled.push_back(complete ? whole + form.parts.before.back() : std::string());
     }
     switch (file.fill(i, filled)) {
       case text::PoFilled::filled: ++report.filled; break;

@@ -21,7 +21,8 @@ struct PoReport {
 
 // Texts are given to `translate` as the catalogues that models are trained on have them (text/catalogues.h): without hot keys, which the
 // translation gets back, and with single spaces. Paragraphs and indented or itemised lines of a message are translated one by one, and what
-// is between them stays. The first translation that has the format codes of its source is taken; an entry stays empty if there is none.
+// is between them stays. The first translation that has the format codes of its source is taken; an entry stays empty if there is none for
+// one of its parts.
 PoReport fill_po(text::PoFile& file, const TranslateTexts& translate);
 
 // A message as what is translated, with what stands before each piece and behind the last: before[0] text[0] before[1] ... before[n].

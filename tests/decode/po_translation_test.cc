@@ -69,6 +69,18 @@ TEST(PoTranslation, HotKeysAreTakenOutAndPutBack) {
   EXPECT_NE(file.text().find("msgstr \"%s\""), std::string::npos) << "the mark must not get into the code\n" << file.text();
 }
 
+TEST(PoTranslation, APartWithoutTranslationLeavesTheEntryEmpty) {
+  const std::string before = header() + "msgid \"\"\n\"first\\n\"\n\"\\n\"\n\"second\\n\"\nmsgstr \"\"\n";
+  text::PoFile file(before, "x.po");
+  const PoReport report = fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"first", "second"}));
+    return std::vector<Texts>{{"erstens"}, {""}};
+  });
+  EXPECT_EQ(report.filled, 0);
+  EXPECT_EQ(report.untranslated, std::vector<int64_t>{6});
+  EXPECT_EQ(file.text(), before);
+}
+
 TEST(PoTranslation, PluralFormsAndEqualTextsAreTranslatedOnce) {
   text::PoFile file(header() +
                         "msgid \"a file\"\nmsgid_plural \"%d files\"\nmsgstr[0] \"\"\nmsgstr[1] \"\"\n\n"
