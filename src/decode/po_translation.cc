@@ -16,12 +16,6 @@ constexpr std::string_view kSpaces = " \t\r";
 // "- ", "* ", "• " begin an item of a list.
 bool begins_item(std::string_view line) { return line.starts_with("- ") || line.starts_with("* ") || line.starts_with("\xE2\x80\xA2 "); }
 
-// "c-format" and its like, not "no-c-format".
-bool has_format(const text::PoEntry& entry) {
-  return std::any_of(entry.flags.begin(), entry.flags.end(),
-                     [](const std::string& flag) { return flag.ends_with("-format") && !flag.starts_with("no-"); });
-}
-
 // One form of an entry, taken apart.
 struct Form {
   text::HotKey key;  // of a message of one part
@@ -78,7 +72,7 @@ PoReport fill_po(text::PoFile& file, const TranslateTexts& translate) {
       Form form;
       form.parts = split_message(source);
       if (form.parts.texts.size() == 1) {
-        form.key = text::take_hot_key(form.parts.texts[0]);
+        form.key = text::take_hot_key(form.parts.texts[0], entry.format());
         form.parts.texts[0] = form.key.label;
       }
       for (std::string& text : form.parts.texts) {
@@ -93,21 +87,21 @@ PoReport fill_po(text::PoFile& file, const TranslateTexts& translate) {
   const std::vector<std::vector<std::string>> translations = translate(texts);
 
   for (size_t i = 0; i < entries.size(); ++i) {
-    const bool format = has_format(entries[i]);
-      bool complete = true;
+    const text::FormatSyntax format = entries[i].format();
     const auto right = [&](const std::string& source, const std::string& target) {
       return text::same_format_codes(source, target, format);
     };
     std::vector<std::string> filled;
     for (const Form& form : forms[i]) {
       std::string whole;
-        if (text::strip(chosen).empty()) complete = false;
+      bool complete = true;
       for (size_t part = 0; part < form.numbers.size(); ++part) {
         const std::string& source = form.parts.texts[part];
         const std::vector<std::string>& all = translations.at(form.numbers[part]);
         const auto found =
             std::find_if(all.begin(), all.end(), [&](const std::string& one) { return !text::strip(one).empty() && right(source, one); });
         std::string chosen = found != all.end() ? *found : all.empty() ? std::string() : all[0];
+        if (text::strip(chosen).empty()) complete = false;
         if (form.key.marker != 0) {
           const std::string marked = text::put_hot_key(chosen, form.key.marker, form.key.key);
           if (right(chosen, marked)) chosen = marked;  // a mark must not get into a code

@@ -1,4 +1,4 @@
-// A scanner for the format codes of C, gcc, Python, Perl and Qt.
+// A scanner for the format codes of C, gcc, Python, Perl, Qt, Java, C# and shells.
 #include "text/format_codes.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ bool is_one_of(char c, std::string_view set) { return set.find(c) != std::string
 
 class Scanner {
  public:
-  Scanner(std::string_view text, bool c_format) : text_(text), c_format_(c_format) {}
+  Scanner(std::string_view text, const FormatSyntax& syntax) : text_(text), syntax_(syntax) {}
 
   std::vector<FormatCode> scan() {
     while (at_ < text_.size()) {
@@ -24,6 +24,8 @@ class Scanner {
         meaning = percent();
       else if (text_[at_] == '{')
         meaning = braces();
+      else if (text_[at_] == '$' && syntax_.shell)
+        meaning = variable();
       if (meaning.empty())
         at_ = begin + 1;
       else
@@ -32,7 +34,16 @@ class Scanner {
     return std::move(codes_);
   }
 
+  // Of the text that was scanned: whether some arguments are numbered and others are counted, "%2$d %s" or "{1} {}".
+  bool mixed() const { return arguments_.mixed() || fields_.mixed(); }
+
  private:
+  struct Numbering {
+    int count = 0;  // of the arguments without a number
+    bool numbered = false;
+    bool mixed() const { return numbered && count > 0; }
+  };
+
   char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   std::string_view digits() {
     const size_t begin = at_;
@@ -44,17 +55,17 @@ class Scanner {
   std::string percent() {
     const size_t sign = at_++;
     if (peek() == '%') return ++at_, "%%";
-    if (peek() == '(') return named();
-    if (peek() == 'L' && is_ascii_digit(peek(1)))
-      ++at_;  // Qt: %L1 is %1 in the user's language
-    else if (const std::string meaning = printf_code(); !meaning.empty())
-      return meaning;
-    else
-      at_ = sign + 1;
+    const bool localised = peek() == 'L' && is_ascii_digit(peek(1));  // Qt: %L1 is %1 in the user's language
+    if (!localised && !(syntax_.qt && is_ascii_digit(peek()))) {
+      const Numbering before = arguments_;
+      if (std::string meaning = peek() == '(' ? named() : printf_code(); !meaning.empty()) return meaning;
+      arguments_ = before;
+    }
+    at_ = sign + (localised ? 2 : 1);
     if (peek() != '\0' && is_one_of(peek(), "<>'")) return fmt::format("%{}", text_[at_++]);  // gcc's quotation marks
     if (const std::string_view number = digits(); !number.empty() && number.size() <= 2) return fmt::format("%{}", number);
     at_ = sign + 1;
-    return c_format_ ? "%" : "";
+    return syntax_.percent ? "%" : "";
   }
 
   // %(name)s
@@ -62,7 +73,7 @@ class Scanner {
     const size_t close = text_.find(')', at_);
     if (close == std::string_view::npos) return "";
     const std::string name(text_.substr(at_, close + 1 - at_));
-    if (name.find_first_of(" %\n") != std::string::npos) return "";
+    if (name.find_first_of(syntax_.spaced_names ? "%\n" : " %\n") != std::string::npos) return "";
     at_ = close + 1;
     while (is_one_of(peek(), "#0-+ ") || is_ascii_digit(peek()) || peek() == '.') ++at_;
     if (!is_ascii_letter(peek())) return "";
@@ -74,12 +85,13 @@ class Scanner {
     std::string stars, number;
     const size_t begin = at_;
     if (const std::string_view given = digits(); !given.empty() && peek() == '$') {
+      if (!syntax_.numbered) return "";
       number = given;
       ++at_;
     } else {
       at_ = begin;
     }
-    while (is_one_of(peek(), c_format_ ? "-+#0'I " : "-+#0'") && peek() != '\0') ++at_;
+    while (is_one_of(peek(), syntax_.percent ? "-+#0'I " : "-+#0'") && peek() != '\0') ++at_;
     if (!width(stars)) return "";
     if (peek() == '.') {
       ++at_;
@@ -106,55 +118,78 @@ class Scanner {
     ++at_;
     std::string number(digits());
     if (!number.empty()) {
-      if (peek() != '$') return false;
+      if (peek() != '$' || !syntax_.numbered) return false;
       ++at_;
     }
     stars += argument(number) + "*";
     return true;
   }
 
-  std::string argument(const std::string& number) { return (number.empty() ? std::to_string(++arguments_) : number) + "$"; }
+  std::string argument(const std::string& number) {
+    if (number.empty()) return std::to_string(++arguments_.count) + "$";
+    arguments_.numbered = true;
+    return number + "$";
+  }
 
-  // {}, {0}, {name}, {name.part}, {name[0]}, {name!r}, {name:>10}
+  // {}, {0}, {name}, {name.part}, {name[0]}, {name!r}, {name:>10}; Java's {0,number,#.#}, where the word behind the comma is a type, and
+  // C#'s {0,10}, where it is a width.
   std::string braces() {
     size_t end = ++at_;
     const auto inside = [&](char c) { return is_ascii_letter(c) || is_ascii_digit(c) || is_one_of(c, "_.-[]"); };
     while (end < text_.size() && inside(text_[end])) ++end;
-    const std::string name(text_.substr(at_, end - at_));
-    if (end < text_.size() && (text_[end] == '!' || text_[end] == ':')) {
+    std::string name(text_.substr(at_, end - at_));
+    std::string type;
+    if (end < text_.size() && is_one_of(text_[end], syntax_.commas ? "!:," : "!:")) {
+      if (text_[end] == ',') {
+        const size_t first = std::min(text_.find_first_not_of(" ", end + 1), text_.size());
+        size_t last = first;
+        while (last < text_.size() && is_ascii_letter(text_[last])) ++last;
+        if (last > first) type = fmt::format(",{}", text_.substr(first, last - first));
+      }
       while (end < text_.size() && !is_one_of(text_[end], "{}\n") && end - at_ < 40) ++end;
     }
     if (end >= text_.size() || text_[end] != '}') return "";
     at_ = end + 1;
-    return fmt::format("{{{}}}", name.empty() ? std::to_string(fields_++) : name);
+    if (name.empty())
+      name = std::to_string(fields_.count++);
+    else if (is_ascii_digit(name[0]))
+      fields_.numbered = true;
+    return fmt::format("{{{}{}}}", name, type);
+  }
+
+  // $name or ${name}, which are the same.
+  std::string variable() {
+    const bool enclosed = peek(1) == '{';
+    at_ += enclosed ? 2 : 1;
+    const size_t begin = at_;
+    while (is_ascii_letter(peek()) || peek() == '_' || (at_ > begin && is_ascii_digit(peek()))) ++at_;
+    const std::string_view name = text_.substr(begin, at_ - begin);
+    if (name.empty() || (enclosed && peek() != '}')) return "";
+    if (enclosed) ++at_;
+    return fmt::format("${}", name);
   }
 
   std::string_view text_;
-  bool c_format_;
+  FormatSyntax syntax_;
   size_t at_ = 0;
-  int arguments_ = 0, fields_ = 0;
+  Numbering arguments_, fields_;
   std::vector<FormatCode> codes_;
 };
 
-std::vector<std::string> sorted_meanings(std::string_view text, bool c_format) {
+std::vector<std::string> sorted_meanings(Scanner& scanner) {
   std::vector<std::string> meanings;
-  for (FormatCode& code : find_format_codes(text, c_format)) meanings.push_back(std::move(code.meaning));
+  for (FormatCode& code : scanner.scan()) meanings.push_back(std::move(code.meaning));
   std::sort(meanings.begin(), meanings.end());
   return meanings;
 }
 
 }  // namespace
 
-std::vector<FormatCode> find_format_codes(std::string_view text, bool c_format) { return Scanner(text, c_format).scan(); }
+std::vector<FormatCode> find_format_codes(std::string_view text, const FormatSyntax& syntax) { return Scanner(text, syntax).scan(); }
 
-std::vector<std::string> format_codes(std::string_view text, bool c_format) {
-  std::vector<std::string> codes;
-  for (const FormatCode& code : find_format_codes(text, c_format)) codes.emplace_back(text.substr(code.begin, code.end - code.begin));
-  return codes;
-}
-
-bool same_format_codes(std::string_view source, std::string_view target, bool c_format) {
-  return sorted_meanings(source, c_format) == sorted_meanings(target, c_format);
+bool same_format_codes(std::string_view source, std::string_view target, const FormatSyntax& syntax) {
+  Scanner from(source, syntax), to(target, syntax);
+  return sorted_meanings(from) == sorted_meanings(to) && !to.mixed();
 }
 
 }  // namespace hinge::text

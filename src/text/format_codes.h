@@ -1,4 +1,5 @@
-// The places in a program's message that it fills in at run time: %s, %2$d, %(name)s, {name}, Qt's %1. A translation must hold the same.
+// The places in a program's message that it fills in at run time: %s, %2$d, %(name)s, {name}, Qt's %1, a shell's $name. A translation must
+// hold the same.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +16,23 @@ struct FormatCode {
   std::string meaning;
 };
 
-// In messages of unknown kind a percent sign before a space is taken for a percent sign ("100% done"). With `c_format` the message is known
-// to be a format string of C: "% d" is a code, and a percent sign that begins none is one by itself, so that it is found to be different.
-std::vector<FormatCode> find_format_codes(std::string_view text, bool c_format = false);
+// What is known of a message's codes. As it stands here nothing is: a percent sign before a space is then taken for a percent sign ("100%
+// done").
+struct FormatSyntax {
+  // A format string of C or its like: "% d" is a code, and a percent sign that begins none is one by itself, so that it is found to be
+  // different.
+  bool percent = false;
+  bool numbered = true;       // %2$d is a code; Python, Lua and Pascal do not have it
+  bool spaced_names = false;  // Python: %(total count)d
+  bool qt = false;            // Qt and KDE: "%1s" is %1 and an s
+  bool commas = false;        // Java and C#: {0,number}, {0,10}
+  bool shell = false;         // $name, ${name}
+};
 
-// The codes as they stand in the text, in order.
-std::vector<std::string> format_codes(std::string_view text, bool c_format = false);
+std::vector<FormatCode> find_format_codes(std::string_view text, const FormatSyntax& syntax = {});
 
-// Whether both hold the same codes, each as often, in any order.
-bool same_format_codes(std::string_view source, std::string_view target, bool c_format = false);
+// Whether both hold the same codes, each as often, in any order. A target that numbers some of its arguments and not the others has none
+// that a program accepts.
+bool same_format_codes(std::string_view source, std::string_view target, const FormatSyntax& syntax = {});
 
 }  // namespace hinge::text

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "text/unicode.h"
 
@@ -10,6 +11,7 @@ namespace hinge::text {
 namespace {
 
 bool is_key(char32_t c) { return is_letter(c) || is_digit(c); }
+bool is_capital(char32_t c) { return lower_case(c) != c; }
 
 struct Mark {
   size_t at = 0;
@@ -37,7 +39,8 @@ std::optional<Mark> find_mark(std::string_view text, char marker) {
       size_t next = at;
       const char32_t after = at < text.size() ? next_code_point(text, next) : ' ';
       if (after == c) return {};  // doubled: the sign itself, or an identifier
-      if (is_key(after) && !(marker == '&' && begins_entity(text, start))) {
+      const bool plain = marker == '&' && (begins_entity(text, start) || (is_capital(before) && is_capital(after)));  // "&amp;", "AT&T"
+      if (is_key(after) && !plain) {
         if (found) return {};
         found = {.at = start,
                  .starts_word = !is_key(before) && before != '.' && before != '-' && before != '/' && before != '`' && before != '\'',
@@ -53,6 +56,15 @@ std::optional<Mark> find_mark(std::string_view text, char marker) {
   return found;
 }
 
+// Whether a word that holds a mark is one of a language, not a name that programmers gave: letters and hyphens, maybe with a colon, dots or
+// the like behind them ("Se_ttings…").
+bool is_plain_word(std::string_view word, char marker) {
+  std::u32string points = to_code_points(word);
+  points.resize(points.find_last_not_of(U".…:,;!?") + 1);
+  const auto others = std::count_if(points.begin(), points.end(), [](char32_t c) { return !is_letter(c) && c != '-'; });
+  return others == 1 && points.find(static_cast<char32_t>(marker)) != std::u32string::npos;
+}
+
 std::string without(std::string_view text, const Mark& mark) {
   size_t begin = mark.at, end = mark.at + 1;
   if (mark.bracketed) {
@@ -66,13 +78,16 @@ std::string without(std::string_view text, const Mark& mark) {
 
 }  // namespace
 
-HotKey take_hot_key(std::string_view label) {
+HotKey take_hot_key(std::string_view label, const FormatSyntax& format) {
   for (const char marker : {'_', '&'}) {
     const std::optional<Mark> mark = find_mark(label, marker);
-    if (!mark || (!mark->starts_word && std::count(label.begin(), label.end(), ' ') > 4)) continue;
+    if (!mark) continue;
+    if (!mark->starts_word && (std::count(label.begin(), label.end(), ' ') > 4 || !is_plain_word(mark->word, marker))) continue;
+    std::string bare = without(label, *mark);
+    if (!same_format_codes(label, bare, format)) continue;  // part of a code
     size_t at = mark->at + 1;
     const char32_t key = lower_case(next_code_point(label, at));
-    return {without(label, *mark), marker, key};
+    return {std::move(bare), marker, key};
   }
   return {std::string(label)};
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "text/format_codes.h"
+
 namespace hinge::text {
 
 // A label without its mark, and what was marked. marker 0: there is none.
@@ -14,9 +16,10 @@ struct HotKey {
   char32_t key = 0;  // lower case
 };
 
-// Takes the mark out of a label. A mark stands before a letter or digit and is the only one; doubled ones and entities (&amp;) are none.
-// Inside a word ("E_xit") it is one only in labels of up to five words: in longer texts "file_name" is a name.
-HotKey take_hot_key(std::string_view label);
+// Takes the mark out of a label. A mark stands before a letter or digit and is the only one; doubled ones, entities (&amp;), the ampersand
+// of AT&T and what is part of a format code ({file_name}) are none. Inside a word ("E_xit") it is one only if the others of its characters
+// are letters (not "x86_64") and in labels of up to five words: in longer texts "file_name" is a name.
+HotKey take_hot_key(std::string_view label, const FormatSyntax& format = {});
 
 // Marks the first word of `label` that begins with `key`, else the first `key`, else the first letter.
 std::string put_hot_key(std::string_view label, char marker, char32_t key);

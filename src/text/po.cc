@@ -89,19 +89,22 @@ std::vector<std::string> split_flags(std::string_view text) {
   return flags;
 }
 
-// Languages whose format strings msgfmt takes apart, so that a stray percent sign is an error.
-bool is_format_string(const PoEntry& entry) {
-  return std::any_of(entry.flags.begin(), entry.flags.end(), [](const std::string& flag) {
-    static const std::set<std::string> known = {"c-format",   "objc-format", "python-format",       "perl-format",
-                                                "php-format", "awk-format",  "gcc-internal-format", "gfc-internal-format",
-                                                "lua-format", "tcl-format",  "object-pascal-format"};
-    return known.contains(flag);
-  });
-}
-
 }  // namespace
 
 bool PoEntry::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
+
+FormatSyntax PoEntry::format() const {
+  // Languages whose format strings msgfmt takes apart, so that a stray percent sign is an error.
+  static const std::set<std::string> percent = {"c-format",   "objc-format", "python-format",       "perl-format",
+                                                "php-format", "awk-format",  "gcc-internal-format", "gfc-internal-format",
+                                                "lua-format", "tcl-format",  "object-pascal-format"};
+  return {.percent = std::any_of(flags.begin(), flags.end(), [](const std::string& flag) { return percent.contains(flag); }),
+          .numbered = !has_flag("python-format") && !has_flag("lua-format") && !has_flag("object-pascal-format"),
+          .spaced_names = has_flag("python-format"),
+          .qt = has_flag("qt-format") || has_flag("qt-plural-format") || has_flag("kde-format"),
+          .commas = has_flag("java-format") || has_flag("csharp-format"),
+          .shell = has_flag("sh-format")};
+}
 
 struct PoFile::Parsed {
   PoEntry entry;
@@ -257,7 +260,7 @@ void PoFile::read_header(const Parsed& header) {
 std::vector<std::string> PoFile::sources(const PoEntry& entry, size_t forms) const {
   std::vector<std::string> texts;
   const size_t one = plurals_.form(1);
-  const bool as_good = plurals_.singular_is_one() || same_format_codes(entry.id, entry.plural, is_format_string(entry));
+  const bool as_good = plurals_.singular_is_one() || same_format_codes(entry.id, entry.plural, entry.format());
   for (size_t i = 0; i < forms; ++i)
     texts.push_back(entry.plural.empty() || (i == one && as_good && plurals_.form(5) != one) ? entry.id : entry.plural);
   return texts;
@@ -273,7 +276,7 @@ PoFilled PoFile::fill(size_t i, const std::vector<std::string>& translations, bo
   for (size_t form = 0; form < translations.size(); ++form) {
     const std::string& source = entry.sources[form];
     if (strip(translations[form]).empty()) return PoFilled::empty;
-    if (!same_format_codes(source, translations[form], is_format_string(entry))) return PoFilled::format_codes_differ;
+    if (!same_format_codes(source, translations[form], entry.format())) return PoFilled::format_codes_differ;
     filling.forms.push_back(with_ends_of(source, translations[form]));
   }
   fillings_[i] = std::move(filling);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/format_codes.h"
 #include "text/plural_forms.h"
 
 namespace hinge::text {
@@ -20,6 +21,7 @@ struct PoEntry {
       sources;  // what to translate, one a form: id; of plural entries id or plural, as the form is for one or for many
 
   bool has_flag(std::string_view flag) const;
+  FormatSyntax format() const;  // as the flags say
 };
 
 enum class PoFilled {

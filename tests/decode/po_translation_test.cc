@@ -69,6 +69,15 @@ TEST(PoTranslation, HotKeysAreTakenOutAndPutBack) {
   EXPECT_NE(file.text().find("msgstr \"%s\""), std::string::npos) << "the mark must not get into the code\n" << file.text();
 }
 
+TEST(PoTranslation, CodesAreNotTakenForHotKeys) {
+  text::PoFile file(header() + "msgid \"{file_name}\"\nmsgstr \"\"\n\n#, sh-format\nmsgid \"$file_name\"\nmsgstr \"\"\n", "x.po");
+  fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"{file_name}", "$file_name"}));
+    return std::vector<Texts>{{"{file_name}"}, {"$file_name"}};
+  });
+  EXPECT_TRUE(text::PoFile(file.text(), "x.po").empty_entries().empty()) << file.text();
+}
+
 TEST(PoTranslation, APartWithoutTranslationLeavesTheEntryEmpty) {
   const std::string before = header() + "msgid \"\"\n\"first\\n\"\n\"\\n\"\n\"second\\n\"\nmsgstr \"\"\n";
   text::PoFile file(before, "x.po");
@@ -79,6 +88,12 @@ TEST(PoTranslation, APartWithoutTranslationLeavesTheEntryEmpty) {
   EXPECT_EQ(report.filled, 0);
   EXPECT_EQ(report.untranslated, std::vector<int64_t>{6});
   EXPECT_EQ(file.text(), before);
+}
+
+TEST(PoTranslation, TheFlagsDecideWhichTranslationIsRight) {
+  text::PoFile file(header() + "#, python-brace-format\nmsgid \"{n}% done\"\nmsgstr \"\"\n", "x.po");
+  fill_po(file, [](const Texts&) { return std::vector<Texts>{{"{n}% fertig", "{n}% da"}}; });
+  EXPECT_NE(file.text().find("msgstr \"{n}% fertig\""), std::string::npos) << file.text();
 }
 
 TEST(PoTranslation, PluralFormsAndEqualTextsAreTranslatedOnce) {

@@ -206,6 +206,11 @@ TEST(HotKeys, TakenAndPutBack) {
   EXPECT_EQ(taken.key, U'x');
   EXPECT_EQ(take_hot_key("No mark").marker, 0);
   EXPECT_EQ(take_hot_key("The file file_name could not be opened").marker, 0);
+  EXPECT_EQ(take_hot_key("Se_ttings…").label, "Settings…");
+  EXPECT_EQ(take_hot_key("Read-_only:").label, "Read-only:");
+  for (const char* name : {"x86_64", "file_name.txt", "%s_x", "'file_name'", "foo_bar_", "AT&T", "Ask R&D"})
+    EXPECT_EQ(take_hot_key(name).marker, 0) << name;
+  EXPECT_EQ(take_hot_key("&Call AT&T").label, "Call AT&T");
   EXPECT_EQ(put_hot_key("Datei öffnen", '_', U'ö'), "Datei _öffnen");
   EXPECT_EQ(put_hot_key("Beenden", '&', U'n'), "Bee&nden");
   EXPECT_EQ(put_hot_key("Beenden", '_', U'x'), "_Beenden");
@@ -213,9 +218,23 @@ TEST(HotKeys, TakenAndPutBack) {
   EXPECT_EQ(put_hot_key("Datei", 0, 0), "Datei");
 }
 
+TEST(HotKeys, AreNoPartOfFormatCodes) {
+  for (const char* label : {"Open {file_name}", "%(user_name)s", "{_name}", "%_d files"}) EXPECT_EQ(take_hot_key(label).marker, 0) << label;
+  EXPECT_EQ(take_hot_key("_Open {name}").label, "Open {name}");
+  EXPECT_EQ(take_hot_key("rm $_x", {.shell = true}).marker, 0);
+  EXPECT_EQ(take_hot_key("%(the _name)s", {.spaced_names = true}).marker, 0);
+}
+
+constexpr FormatSyntax kC{.percent = true}, kPython{.percent = true, .numbered = false, .spaced_names = true}, kQt{.qt = true},
+    kJava{.commas = true}, kShell{.shell = true};
+
 TEST(FormatCodes, Found) {
-  const auto codes = [](std::string_view text, bool c = false) { return format_codes(text, c); };
   using Codes = std::vector<std::string>;
+  const auto codes = [](std::string_view text, const FormatSyntax& syntax = {}) {
+    Codes found;
+    for (const FormatCode& code : find_format_codes(text, syntax)) found.emplace_back(text.substr(code.begin, code.end - code.begin));
+    return found;
+  };
   EXPECT_EQ(codes("%s: %d of %5.2f%%"), (Codes{"%s", "%d", "%5.2f", "%%"}));
   EXPECT_EQ(codes("%2$s %1$*3$lu"), (Codes{"%2$s", "%1$*3$lu"}));
   EXPECT_EQ(codes("%(name)s has {0} {size:>10} {} ${HOME}"), (Codes{"%(name)s", "{0}", "{size:>10}", "{}", "{HOME}"}));
@@ -223,9 +242,16 @@ TEST(FormatCodes, Found) {
   EXPECT_EQ(codes("%qD is not %<const%>"), (Codes{"%qD", "%<", "%>"}));
   EXPECT_EQ(codes("%<PRIu64> bytes"), (Codes{"%<PRIu64>"}));
   EXPECT_EQ(codes("100% done, 5 %"), Codes{});
-  EXPECT_EQ(codes("100% done", true), Codes{"% d"});
-  EXPECT_EQ(codes("5 %", true), Codes{"%"});
+  EXPECT_EQ(codes("100% done", kC), Codes{"% d"});
+  EXPECT_EQ(codes("5 %", kC), Codes{"%"});
+  EXPECT_EQ(codes("5 %(of) 6", kC), Codes{"%"});
   EXPECT_EQ(codes("{ not a code } {also not}"), Codes{});
+  EXPECT_EQ(codes("%(total count)d of %1$s", kPython), (Codes{"%(total count)d", "%1"}));
+  EXPECT_EQ(codes("5 %(of all) files"), Codes{});
+  EXPECT_EQ(codes("%1s, %L2d, %n, 5% done", kQt), (Codes{"%1", "%L2", "%n"}));
+  EXPECT_EQ(codes("{0,number} {1, date,short} {2,10} { not, a code }", kJava), (Codes{"{0,number}", "{1, date,short}", "{2,10}"}));
+  EXPECT_EQ(codes("{yes,no} costs $5 or $price"), Codes{});
+  EXPECT_EQ(codes("$file_1 ${file} $5 $ ${1} ${x", kShell), (Codes{"$file_1", "${file}", "{1}"}));
 }
 
 TEST(FormatCodes, Compared) {
@@ -239,7 +265,30 @@ TEST(FormatCodes, Compared) {
   EXPECT_FALSE(same_format_codes("%ld", "%d"));
   EXPECT_FALSE(same_format_codes("{name}", "{Name}"));
   EXPECT_FALSE(same_format_codes("50%%", "50 Prozent"));
-  EXPECT_FALSE(same_format_codes("%d percent", "%d % der", true));
+  EXPECT_FALSE(same_format_codes("%d percent", "%d % der", kC));
+}
+
+TEST(FormatCodes, AreNumberedOrNot) {
+  EXPECT_FALSE(same_format_codes("%s has %d", "%2$d in %s"));
+  EXPECT_FALSE(same_format_codes("%*d", "%2$*d"));
+  EXPECT_FALSE(same_format_codes("{} {}", "{1} {}"));
+  EXPECT_TRUE(same_format_codes("{} {}", "{1} {0}"));
+  EXPECT_TRUE(same_format_codes("{} of {name}", "{name}: {}"));
+  EXPECT_TRUE(same_format_codes("%1$s: %m, 5%% 5%* x", "%1$s: %m, 5%% 5%* x")) << "these take no arguments";
+  EXPECT_TRUE(same_format_codes("%s has %d", "%2$d in %1$s", kC));
+  EXPECT_FALSE(same_format_codes("%s has %d", "%2$d in %1$s", kPython));
+}
+
+TEST(FormatCodes, OfOtherLanguages) {
+  EXPECT_FALSE(same_format_codes("%(total count)d", "%(Anzahl)d", kPython));
+  EXPECT_TRUE(same_format_codes("%1s of %2", "%1 s von %2", kQt));
+  EXPECT_FALSE(same_format_codes("%1 %2", "%1 %1", kQt));
+  EXPECT_TRUE(same_format_codes("{0,number}", "{0,number,#.#}", kJava));
+  EXPECT_FALSE(same_format_codes("{0,number}", "{0}", kJava));
+  EXPECT_TRUE(same_format_codes("{0,10}", "{0}", kJava));
+  EXPECT_FALSE(same_format_codes("{0,10}", "{1,10}", kJava));
+  EXPECT_TRUE(same_format_codes("open $file", "${file} öffnen", kShell));
+  EXPECT_FALSE(same_format_codes("open $file", "$Datei öffnen", kShell));
 }
 
 TEST(PluralForms, Rules) {
@@ -260,10 +309,10 @@ TEST(PluralForms, Rules) {
   EXPECT_ERROR(PluralForms("nplurals=2; plural=n ~ 1;"), "character 3");
   EXPECT_ERROR(PluralForms("nplurals=2; plural=(n != 1;"), "no plural rule");
   EXPECT_ERROR(PluralForms("nplurals=2; plural=n % 0;"), "no plural rule");
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=1 / n > 1;"), "no plural rule");
+  EXPECT_ERROR(PluralForms("nplurals=2; plural=7 % (n - 200);"), "no plural rule");
   EXPECT_ERROR(PluralForms("nplurals=2; plural=" + std::string(100000, '(')), "no plural rule");
 }
 
 }  // namespace
 }  // namespace hinge::text
-  EXPECT_ERROR(PluralForms("nplurals=2; plural=1 / n > 1;"), "no plural rule");
-  EXPECT_ERROR(PluralForms("nplurals=2; plural=7 % (n - 200);"), "no plural rule");
