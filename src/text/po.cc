@@ -186,7 +186,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
       if (rest().starts_with("#~")) {
         finish();
       } else if (rest().starts_with("#,")) {
-        if (current.places.flags == 0) current.places.flags = at + 2;
+        if (!current.places.flags) current.places.flags = at + 2;
         for (std::string& flag : split_flags(rest().substr(2))) current.entry.flags.push_back(std::move(flag));
       } else if (rest().starts_with("#|") && !previous) {
         previous = begin;
@@ -204,7 +204,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
       if (current.has_id) finish();
       current.has_id = true;
       current.places.line = number;
-      if (current.places.new_flags == 0) current.places.new_flags = previous.value_or(begin);
+      if (!current.places.new_flags) current.places.new_flags = previous.value_or(begin);
       open = &current.entry.id;
       open_is_form = false;
       strings();
@@ -266,18 +266,18 @@ std::vector<std::string> PoFile::sources(const PoEntry& entry, size_t forms) con
   return texts;
 }
 
-PoFilled PoFile::fill(size_t i, const std::vector<std::string>& translations, bool fuzzy) {
+PoFilled PoFile::fill(size_t i, const std::vector<std::string>& translations) {
   const PoEntry& entry = entries_.at(i);
   if (translations.size() != entry.sources.size())
     throw TextError(name_, entry.line,
                     fmt::format("has {} forms to translate, {} translations were given", entry.sources.size(), translations.size()));
-  Filling filling{fuzzy, {}};
+  std::vector<std::string> filling;
   fillings_[i] = {};
   for (size_t form = 0; form < translations.size(); ++form) {
     const std::string& source = entry.sources[form];
     if (strip(translations[form]).empty()) return PoFilled::empty;
     if (!same_format_codes(source, translations[form], entry.format())) return PoFilled::format_codes_differ;
-    filling.forms.push_back(with_ends_of(source, translations[form]));
+    filling.push_back(with_ends_of(source, translations[form]));
   }
   fillings_[i] = std::move(filling);
   return PoFilled::filled;
@@ -292,17 +292,15 @@ std::string PoFile::text() const {
     copied = end;
   };
   for (size_t i = 0; i < entries_.size(); ++i) {
-    const Filling& filling = fillings_[i];
+    const std::vector<std::string>& filling = fillings_[i];
     const Places& places = places_[i];
-    if (filling.forms.empty()) continue;
-    if (filling.fuzzy && !entries_[i].has_flag("fuzzy")) {
-      if (places.flags == 0)
-        replace(places.new_flags, places.new_flags, "#, fuzzy" + line_end_);
-      else
-        replace(places.flags, places.flags, entries_[i].flags.empty() ? " fuzzy" : " fuzzy,");
+    if (filling.empty()) continue;
+    if (!entries_[i].has_flag("fuzzy")) {
+      const size_t at = places.flags ? *places.flags : places.new_flags.value();
+      replace(at, at, !places.flags ? "#, fuzzy" + line_end_ : entries_[i].flags.empty() ? " fuzzy" : " fuzzy,");
     }
-    for (size_t form = 0; form < filling.forms.size(); ++form)
-      replace(places.forms[form].begin, places.forms[form].end, quote_lines(filling.forms[form], line_end_));
+    for (size_t form = 0; form < filling.size(); ++form)
+      replace(places.forms[form].begin, places.forms[form].end, quote_lines(filling[form], line_end_));
   }
   return filled + text_.substr(copied);
 }

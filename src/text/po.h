@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,7 @@ class PoFile {
 
   // Gives entry i of empty_entries() its translations, one a form, and marks it fuzzy. White space and line ends at the ends of a source
   // are put at the ends of its translation, as msgfmt asks for. Several calls for one entry: the last one counts.
-  PoFilled fill(size_t i, const std::vector<std::string>& translations, bool fuzzy = true);
+  PoFilled fill(size_t i, const std::vector<std::string>& translations);
 
   // The file with what was filled in.
   std::string text() const;
@@ -52,14 +53,10 @@ class PoFile {
   };
   // Where the parts of an entry are in the text.
   struct Places {
-    int64_t line = 0;         // of msgid
-    size_t flags = 0;         // behind the "#," of a line of flags; 0 if there is none
-    size_t new_flags = 0;     // where a line of flags is to be inserted
-    std::vector<Span> forms;  // the string of each msgstr, quotation marks included
-  };
-  struct Filling {
-    bool fuzzy = false;
-    std::vector<std::string> forms;  // none: not filled
+    int64_t line = 0;                 // of msgid
+    std::optional<size_t> flags;      // behind the "#," of a line of flags, if there is one
+    std::optional<size_t> new_flags;  // where a line of flags is to be inserted
+    std::vector<Span> forms;          // the string of each msgstr, quotation marks included
   };
   struct Parsed;  // an entry, translated or not
   std::vector<Parsed> parse() const;
@@ -67,9 +64,9 @@ class PoFile {
   std::vector<std::string> sources(const PoEntry& entry, size_t forms) const;
 
   std::string text_, name_, line_end_ = "\n";
-  std::vector<PoEntry> entries_;   // empty ones
-  std::vector<Places> places_;     // of entries_
-  std::vector<Filling> fillings_;  // of entries_
+  std::vector<PoEntry> entries_;                    // empty ones
+  std::vector<Places> places_;                      // of entries_
+  std::vector<std::vector<std::string>> fillings_;  // of entries_, one a form; none: not filled
   PluralForms plurals_;
   int64_t messages_ = 0;
 };

@@ -124,11 +124,11 @@ TEST(Po, FillsAndLeavesTheRest) {
   }
 }
 
-TEST(Po, WithoutFuzzyAndTwice) {
+TEST(Po, FilledTwice) {
   PoFile file(kPo, "de.po");
-  EXPECT_EQ(file.fill(1, {"Falsch"}), PoFilled::filled);
-  EXPECT_EQ(file.fill(1, {" Öffnen "}, /*fuzzy=*/false), PoFilled::filled);
-  EXPECT_EQ(file.text(), replaced(kPo, "msgstr   \"\"", "msgstr   \"Öffnen\""));
+  EXPECT_EQ(file.fill(4, {"Falsch"}), PoFilled::filled);
+  EXPECT_EQ(file.fill(4, {" Schließen "}), PoFilled::filled);
+  EXPECT_EQ(file.text(), replaced(kPo, "msgid \"Close\"\nmsgstr \"\"", "msgid \"Close\"\nmsgstr \"Schließen\""));
 }
 
 TEST(Po, FormatCodesMustBeTheSame) {
@@ -189,6 +189,10 @@ TEST(Po, EscapesAndEnds) {
   PoFile last("msgid \"a\"\nmsgstr \"\"", "x.po");
   last.fill(0, {"b"});
   EXPECT_EQ(last.text(), "#, fuzzy\nmsgid \"a\"\nmsgstr \"b\"");
+  // A file whose first line belongs to an entry.
+  PoFile first("msgctxt \"c\"\nmsgid \"a\"\nmsgstr \"\"\n", "x.po");
+  first.fill(0, {"b"});
+  EXPECT_EQ(first.text(), "#, fuzzy\nmsgctxt \"c\"\nmsgid \"a\"\nmsgstr \"b\"\n");
 }
 
 TEST(Po, Mistakes) {
@@ -201,10 +205,10 @@ TEST(Po, Mistakes) {
   EXPECT_ERROR(PoFile("msgid \"a\"\nmsgid \"b\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "no msgstr");
   EXPECT_ERROR(PoFile("msgid \"f\xFCnf\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "UTF-8");
   EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=ISO-8859-1\\n\"\n", "x.po"), "ISO-8859-1", "msgconv");
+  for (const std::string charset : {"ASCII", "US-ASCII"})
+    EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=" + charset + "\\n\"\n", "x.po"), charset, "msgconv");
+  EXPECT_EQ(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=CHARSET\\n\"\n", "x.po").messages(), 0) << "a template";
 }
 
 }  // namespace
 }  // namespace hinge::text
-  for (const std::string charset : {"ASCII", "US-ASCII"})
-    EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=" + charset + "\\n\"\n", "x.po"), charset, "msgconv");
-  EXPECT_EQ(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=CHARSET\\n\"\n", "x.po").messages(), 0) << "a template";
