@@ -362,9 +362,7 @@ Tensor Seq2Seq::step(const Tensor& tokens, DecodeState& state) const {
     stream.add(layer.ffn.read(stream.input(), {}));
   }
   ++state.length_;
-  const Tensor logits = hinge::linear(stream.input(), parts_->output);  // [R, V]
-  log_softmax_in_place(logits);
-  return logits;
+  return hinge::linear(stream.input(), parts_->output);
 }
 
 void DecodeState::make_room(int64_t length, int64_t width, const at::TensorOptions& options) {

@@ -140,7 +140,7 @@ class Seq2Seq {
 
   // Decoding, without gradients: a state with one row for each source sequence, before any token.
   DecodeState encode(const Sequences& source) const;
-  // Reads one more token per row (int64 [R], begin of sentence at first); log-probabilities [R, V] of what follows.
+  // Reads one more token per row (int64 [R], begin of sentence at first); logits [R, V] of what follows.
   at::Tensor step(const at::Tensor& tokens, DecodeState& state) const;
   // Row i of the state becomes what row indices[i] was (int64 [new R]): beams that go on, multiply or end. The rows of a sentence must
   // stay together, in the order of sentences; a sentence may lose all its rows.

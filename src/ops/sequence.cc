@@ -320,16 +320,4 @@ ProjectedLoss projected_cross_entropy(const Tensor& x, const Tensor& weight, con
   return result;
 }
 
-void log_softmax_in_place(const Tensor& logits) {
-  constexpr const char* op = "hinge::log_softmax_in_place";
-  check_floating(op, "logits", logits, 2);
-  TORCH_CHECK(logits.is_contiguous() && logits.size(1) > 0 && !(at::GradMode::is_enabled() && logits.requires_grad()), op,
-              ": logits must be contiguous, have at least one column and take no gradient");
-  with_type_of(logits, [&](auto type) {
-    using T = decltype(type);
-    AtenParallel parallel;
-    kernels::log_softmax_rows(logits.data_ptr<T>(), logits.size(0), logits.size(1), parallel);
-  });
-}
-
 }  // namespace hinge

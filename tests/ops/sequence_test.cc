@@ -143,14 +143,6 @@ TEST(ProjectedCrossEntropy, InParts) {
   for (size_t i = 0; i < 2; ++i) EXPECT_LT(largest_difference(a[i], b[i]), 1e-5 * b[i].abs().max().item<double>()) << i;
 }
 
-TEST(LogSoftmaxInPlace, IsLogSoftmax) {
-  const at::NoGradGuard guard;
-  Tensor logits = leaf({3, 50}, 1, at::kFloat).detach() * 20;
-  const Tensor expected = at::log_softmax(logits.to(at::kDouble), 1);
-  log_softmax_in_place(logits);
-  EXPECT_LT(largest_difference(logits, expected), 1e-5);
-}
-
 std::string error_of(const std::function<void()>& call) {
   try {
     call();

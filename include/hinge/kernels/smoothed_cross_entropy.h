@@ -1,4 +1,4 @@
-// The cross-entropy of logits over a vocabulary with smoothed labels, loss and gradient in one pass, and log-probabilities.
+// The cross-entropy of logits over a vocabulary with smoothed labels, loss and gradient in one pass.
 // Plain pointers; the same bits for any number of workers. The meaning in plain loops: src/kernels/sequence_reference.h.
 #pragma once
 
@@ -21,9 +21,5 @@ template <typename T> struct SmoothedCrossEntropy {
 };
 void smoothed_cross_entropy(const SmoothedCrossEntropy<float>&, Parallel&);
 void smoothed_cross_entropy(const SmoothedCrossEntropy<double>&, Parallel&);
-
-// logits[i] -= log sum_c exp(logits[i, c]).
-void log_softmax_rows(float* logits, int64_t rows, int64_t classes, Parallel&);
-void log_softmax_rows(double* logits, int64_t rows, int64_t classes, Parallel&);
 
 }  // namespace hinge::kernels

@@ -36,7 +36,4 @@ struct ProjectedLoss {
 };
 ProjectedLoss projected_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, double smoothing);
 
-// Turns logits [R, V] into log-probabilities where they are; no gradient.
-void log_softmax_in_place(const at::Tensor& logits);
-
 }  // namespace hinge
