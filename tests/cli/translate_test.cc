@@ -44,6 +44,7 @@ size = 62
 tokens = 600
 lr = 4e-3
 warmup_steps = 40
+schedule = "cosine"
 [train]
 threads = 1
 log_steps = 100
@@ -59,7 +60,7 @@ class Translation : public testing::Test {
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
     std::mt19937 random(7);
-    for (const auto& [part, pairs] : {std::pair("train", 900), std::pair("valid", 40), std::pair("test", 40)}) {
+    for (const auto& [part, pairs] : {std::pair("train", 3000), std::pair("valid", 40), std::pair("test", 40)}) {
       std::ofstream source(folder_ / (std::string(part) + ".en")), target(folder_ / (std::string(part) + ".de"));
       for (int pair = 0; pair < pairs; ++pair) {
         std::string said, translated;
@@ -75,10 +76,11 @@ class Translation : public testing::Test {
     put("config.toml", config(folder_.string(), "longest_tokens = 40"));
     put("document.toml", config(folder_.string(), "document_tokens = 30"));
     std::string out, err;
-    ASSERT_EQ(command("train " + path("config.toml") + " --out " + path("run") +
-                          " --set optim.steps=500 --set train.eval_every=5 --set train.checkpoint_every=5 --set train.bleu_sentences=20",
-                      out, err),
-              0)
+    ASSERT_EQ(
+        command("train " + path("config.toml") + " --out " + path("run") +
+                    " --set optim.steps=800 --set train.eval_every=1.5 --set train.checkpoint_every=1.5 --set train.bleu_sentences=20",
+                out, err),
+        0)
         << err;
     training_ = err;
     ASSERT_EQ(command("train " + path("document.toml") + " --out " + path("documents") + " --set optim.steps=20", out, err), 0) << err;
