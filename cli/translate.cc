@@ -211,8 +211,9 @@ std::string lines_text(const std::vector<int64_t>& lines) {
 }
 
 void translate_po(const decode::Translator& translator, const TranslateOptions& options) {
-  text::PoFile file(text::read_text_file(options.po), options.po);
-  Output output(options.in_place ? options.po : options.out);
+  text::PoFile file(text::read_text_file(options.po), options.po == "-" ? "standard input" : options.po);
+  // A link stays one: what it leads to is replaced.
+  Output output(options.in_place ? std::filesystem::canonical(options.po).string() : options.out);
   const decode::PoReport report = decode::fill_po(file, [&](const std::vector<std::string>& texts) {
     std::vector<decode::Source> sources;
     for (const std::string& text : texts) {
@@ -248,6 +249,9 @@ void check_usage(const TranslateOptions& options) {
   if (!options.n_best.empty()) throw UsageError("--po fills in one translation a message: it takes no --n-best");
   if (options.in_place == !options.out.empty())
     throw UsageError("--po writes the filled catalogue to --out FILE, or with --in-place over the old one: give one of them");
+  if (options.in_place && options.po == "-") throw UsageError("--in-place cannot replace the standard input: give --out FILE");
+  if (options.in_place && text::is_packed(options.po))
+    throw UsageError(fmt::format("--in-place does not pack: unpack '{}' first, or give --out FILE", options.po));
   std::error_code ignored;
   if (!options.out.empty() && std::filesystem::equivalent(options.po, options.out, ignored))
     throw UsageError("--out names the catalogue itself: say --in-place to replace it");

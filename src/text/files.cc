@@ -19,6 +19,14 @@ namespace {
 
 constexpr size_t kChunk = 1 << 20;
 
+bool begins_as_gzip(std::string_view content) { return content.starts_with("\x1F\x8B"); }
+bool begins_as_xz(std::string_view content) {
+  return content.starts_with(
+      std::string_view("\xFD"
+                       "7zXZ\0",
+                       6));
+}
+
 std::string read_stream(std::FILE* file, const std::string& path) {
   std::string content;
   for (;;) {
@@ -86,9 +94,10 @@ std::string unxz(const std::string& packed, const std::string& path) {
 }  // namespace
 
 std::string read_text_file(const std::string& path) {
-  std::string content;
+  std::string content, name = path;
   if (path == "-") {
-    content = read_stream(stdin, "standard input");
+    name = "standard input";
+    content = read_stream(stdin, name);
   } else {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) throw TextError(path, 0, "is a folder where a file is expected");
@@ -96,12 +105,17 @@ std::string read_text_file(const std::string& path) {
     if (!file) throw TextError(path, 0, fmt::format("cannot be read: {}", std::strerror(errno)));
     content = read_stream(file.get(), path);
   }
-  if (content.starts_with("\x1F\x8B")) return gunzip(content, path);
-  if (content.starts_with(std::string_view("\xFD"
-                                           "7zXZ\0",
-                                           6)))
-    return unxz(content, path);
+  if (begins_as_gzip(content)) return gunzip(content, name);
+  if (begins_as_xz(content)) return unxz(content, name);
   return content;
+}
+
+bool is_packed(const std::string& path) {
+  std::array<char, 6> first{};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(path == "-" ? nullptr : std::fopen(path.c_str(), "rb"), &std::fclose);
+  const size_t got = file ? std::fread(first.data(), 1, first.size(), file.get()) : 0;
+  const std::string_view content(first.data(), got);
+  return begins_as_gzip(content) || begins_as_xz(content);
 }
 
 std::vector<std::string_view> split_lines(std::string_view content) {

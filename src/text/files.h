@@ -10,6 +10,9 @@ namespace hinge::text {
 // The whole content; "-" is the standard input. Throws TextError when it cannot be read, is cut short or corrupt. An empty file is "".
 std::string read_text_file(const std::string& path);
 
+// Whether read_text_file() would unpack that file. False if it cannot be read, and for the standard input.
+bool is_packed(const std::string& path);
+
 // The lines, without their line ends (\n or \r\n) and without a byte order mark at the beginning. They refer to `content`.
 std::vector<std::string_view> split_lines(std::string_view content);
 

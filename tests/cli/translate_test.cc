@@ -188,6 +188,8 @@ TEST_F(Translation, SearchIsAsAskedFor) {
 TEST_F(Translation, BadInputIsNamedWithItsLine) {
   EXPECT_EQ(run_with("one\ntwo \xff\n", "translate " + path("run")), 1);
   EXPECT_TRUE(complains("standard input:2")) << err_;
+  EXPECT_EQ(run_with("\x1F\x8B\x08", "translate " + path("run")), 1);
+  EXPECT_TRUE(complains("standard input: is cut short")) << err_;
   put("bad.en", "one\n\n\xC3\n");
   EXPECT_EQ(run("translate " + path("run") + " " + path("two.en") + " " + path("bad.en") + " --out " + path("never")), 1);
   std::string text;
@@ -263,6 +265,32 @@ TEST_F(Translation, FillsCatalogues) {
   put("bad.po", "msgid \"x\nmsgstr \"\"\n");
   EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("bad.po")), 1);
   EXPECT_TRUE(complains("bad.po:1")) << err_;
+}
+
+TEST_F(Translation, InPlaceKeepsWhatTheFileIs) {
+  const std::string before = "msgid \"one\"\nmsgstr \"\"\n", after = "#, fuzzy\nmsgid \"one\"\nmsgstr \"eins\"\n";
+  put("real.po", before);
+  fs::permissions(path("real.po"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("real.po", path("link.po"));
+  ASSERT_EQ(run("translate " + path("run") + " --in-place --po " + path("link.po")), 0) << err_;
+  EXPECT_TRUE(fs::is_symlink(path("link.po")));
+  EXPECT_EQ(read("real.po"), after);
+  EXPECT_EQ(fs::status(path("real.po")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+
+  put("packed.po", before);
+  ASSERT_EQ(std::system(("gzip " + path("packed.po")).c_str()), 0);
+  const std::string packed = read("packed.po.gz");
+  EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("packed.po.gz")), 2);
+  EXPECT_TRUE(complains("packed.po.gz") && complains("--out")) << err_;
+  EXPECT_EQ(read("packed.po.gz"), packed);
+  ASSERT_EQ(run("translate " + path("run") + " --po " + path("packed.po.gz") + " --out " + path("unpacked.po")), 0) << err_;
+  EXPECT_EQ(read("unpacked.po"), after);
+
+  EXPECT_EQ(run_with(before, "translate " + path("run") + " --in-place --po -"), 2);
+  EXPECT_TRUE(complains("standard input") && complains("--out")) << err_;
+  EXPECT_FALSE(fs::exists("-"));
+  EXPECT_EQ(run_with("msgid \"x\n", "translate " + path("run") + " --po - --out " + path("unpacked.po")), 1);
+  EXPECT_TRUE(complains("standard input:1")) << err_;
 }
 
 TEST_F(Translation, IsScoredInTraining) { EXPECT_NE(training_.find("on 20 sentences"), std::string::npos) << training_; }

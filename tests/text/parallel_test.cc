@@ -1,6 +1,7 @@
 // Parallel files: documents, packed files, and every kind of bad line, both when it stops and when it is skipped.
 #include "text/parallel.h"
 
+#include "text/files.h"
 #include "text/source.h"
 #include "writers.h"
 
@@ -34,6 +35,15 @@ TEST(Parallel, PackedFilesAndFindingThem) {
   EXPECT_ERROR(read_text(source, Part::test), "test.de: does not exist", ".gz");
   EXPECT_ERROR(read_text({.kind = "file"}, Part::train), "'file'", "catalogues, files");
   EXPECT_ERROR(read_text({.kind = "files", .pair = "deen"}, Part::train), "'deen'", "en-de");
+}
+
+TEST(Files, ArePackedOrNot) {
+  const Temporary folder;
+  EXPECT_TRUE(is_packed(folder.write("a", gzipped("eins\n"))));
+  EXPECT_TRUE(is_packed(folder.write("b", xzipped("eins\n"))));
+  EXPECT_FALSE(is_packed(folder.write("c.gz", "eins\n")));
+  EXPECT_FALSE(is_packed(folder.write("d", "")));
+  EXPECT_FALSE(is_packed(folder.path("absent")));
 }
 
 TEST(Parallel, UnequalNumbersOfLines) {
