@@ -22,6 +22,7 @@
 #include "support/atomic_file.h"
 #include "text/corpus.h"
 #include "text/source.h"
+#include "text/unicode.h"
 
 namespace hinge::cli {
 namespace {
@@ -44,7 +45,8 @@ text::ParallelText read_data(const std::string& given, const train::TranslationT
   if (comma == std::string::npos)
     throw UsageError(
         fmt::format("--data '{}' is not known: give train, valid or test of the run's text, or two files: SOURCE,TARGET", given));
-  return text::read_parallel(given.substr(0, comma), given.substr(comma + 1));
+  const text::TextSource& source = config.data.source;
+  return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {text::parse_on_error(source.on_error), source.longest});
 }
 
 // One column of the table and one plot.
@@ -152,11 +154,20 @@ class Folder {
   std::vector<std::string> files_;
 };
 
+// A sentence to draw, as the model reads it.
+decode::Source encode_map(const decode::Translator& translator, const std::string& sentence) {
+  if (text::find_invalid_utf8(sentence)) throw UsageError("--map: the sentence is not UTF-8");
+  try {
+    return translator.encode(sentence);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(fmt::format("--map '{}' {}", sentence, error.what()));
+  }
+}
+
 // The maps of one sentence and its translation by the model.
-std::string write_maps(const train::LoadedTranslation& loaded, const std::string& sentence, size_t number, Folder& folder) {
+std::string write_maps(const train::LoadedTranslation& loaded, const decode::Translator& translator, const decode::Source& source,
+                       size_t number, Folder& folder) {
   const text::Vocabulary& vocabulary = loaded.vocabulary;
-  const decode::Translator translator(*loaded.model, vocabulary, {});
-  const decode::Source source = translator.encode(sentence);
   const decode::Translation translation = translator.translate({source}).at(0).at(0);
   eval::ModelPair pair{{source.begin(), source.end()}, {vocabulary.bos()}};
   pair.target.insert(pair.target.end(), translation.ids.begin(), translation.ids.end());
@@ -188,6 +199,9 @@ std::string write_maps(const train::LoadedTranslation& loaded, const std::string
 int run_analyze(const AnalyzeOptions& options) {
   const int64_t sentences = parse_whole("--sentences", options.sentences, 1, 1000000);
   const train::LoadedTranslation loaded = open_translation(options.model);
+  const decode::Translator translator(*loaded.model, loaded.vocabulary, {});
+  std::vector<decode::Source> maps;
+  for (const std::string& sentence : options.maps) maps.push_back(encode_map(translator, sentence));
   const text::Corpus corpus(read_data(options.data, loaded.config), loaded.vocabulary, loaded.config.data.corpus);
   const std::vector<eval::ModelPair> pairs = eval::sample_pairs(corpus, sentences);
   const std::vector<MemoryStatistics> memories = eval::analyze_memories(*loaded.model, pairs);
@@ -204,8 +218,8 @@ int run_analyze(const AnalyzeOptions& options) {
                          {"data", options.data},           {"sentences", pairs.size()},      {"memories", nlohmann::json::array()},
                          {"maps", nlohmann::json::array()}};
   for (const MemoryStatistics& memory : memories) json["memories"].push_back(to_json(memory));
-  for (size_t i = 0; i < options.maps.size(); ++i)
-    json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(loaded, options.maps[i], i + 1, folder)}});
+  for (size_t i = 0; i < maps.size(); ++i)
+    json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(loaded, translator, maps[i], i + 1, folder)}});
   folder.write("analysis.json", json_text(json));
 
   if (options.json) {

@@ -74,7 +74,7 @@ class Translation : public testing::Test {
       }
     }
     put("config.toml", config(folder_.string(), "longest_tokens = 40"));
-    put("document.toml", config(folder_.string(), "document_tokens = 30"));
+    put("document.toml", config(folder_.string(), "document_tokens = 30\non_error = \"skip\""));
     std::string out, err;
     ASSERT_EQ(
         command("train " + path("config.toml") + " --out " + path("run") +
@@ -315,6 +315,20 @@ TEST_F(Translation, IsAnalyzed) {
   EXPECT_NE(out_.find("decoder cross 0"), std::string::npos) << out_;
   EXPECT_EQ(run("analyze " + path("run") + " --data nothing --out " + path("analysis")), 2);
   EXPECT_TRUE(complains("'nothing'")) << err_;
+  // Files are read as the run's own text is: this one leaves out what is bad.
+  put("half.en", "one\n\xFF\n"), put("half.de", "eins\nzwei\n");
+  const std::string half = " --data " + path("half.en") + "," + path("half.de") + " --out " + path("half");
+  EXPECT_EQ(run("analyze " + path("run") + half), 1);
+  EXPECT_TRUE(complains("half.en:2")) << err_;
+  EXPECT_EQ(run("analyze " + path("documents") + half), 0) << err_;
+  // Before anything is written.
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "one ";
+  EXPECT_EQ(run("analyze " + path("run") + " --out " + path("no-maps") + " --map '" + words + "'"), 2);
+  EXPECT_TRUE(complains("--map") && complains("at most 100")) << err_;
+  EXPECT_EQ(run("analyze " + path("run") + " --out " + path("no-maps") + " --map '\xFF'"), 2);
+  EXPECT_TRUE(complains("UTF-8")) << err_;
+  EXPECT_FALSE(fs::exists(path("no-maps")));
   EXPECT_EQ(run("analyze " + path("run") + " --out " + path("config.toml/x")), 1);
   EXPECT_TRUE(complains("--out")) << err_;
 }
