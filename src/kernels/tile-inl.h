@@ -87,7 +87,7 @@ HWY_INLINE int PaddedRows(int64_t rows) {
   }
 
 // Keeps a sum in its register between two steps. Left alone, GCC mixes the steps of an unrolled loop, runs out of registers and spills.
-#if HWY_ARCH_X86 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && HWY_TARGET != HWY_SCALAR
+#if HWY_ARCH_X86 && HWY_COMPILER_GCC && !HWY_COMPILER_CLANG && HWY_TARGET != HWY_SCALAR
 #define HINGE_PIN(r)                                        \
   if constexpr (MR > r) {                                   \
     asm("" : "+v"(a##r.raw), "+v"(b##r.raw));               \
