@@ -111,45 +111,37 @@ int64_t drawn_seed() { return at::randint(std::numeric_limits<int64_t>::max(), {
 // ---- configuration
 
 Seq2SeqConfig resolved(Seq2SeqConfig config) {
-  if (!config.size.empty()) {
-    const auto found = std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& size) { return config.size == size.name; });
-    require(found != std::end(kSizes), "model.size: '" + config.size + "' is not one of tiny, small, iwslt, base");
-    // A key of the configuration that was given beside the size must not be passed over in silence.
-    const Seq2SeqConfig unset;
-    const auto set = [&](const char* key, int64_t Seq2SeqConfig::*field, int64_t value) {
-      const int64_t given = config.*field;
-      require(given == unset.*field || given == value, fmt::format("model.{} {} does not go with model.size {}, where it is {}: leave one of the two out",
-                                                                   key, given, config.size, value));
-      config.*field = value;
-    };
-    set("width", &Seq2SeqConfig::width, found->width);
-    set("slots", &Seq2SeqConfig::slots, found->slots);
-    set("heads", &Seq2SeqConfig::heads, found->heads);
-    set("encoder_depth", &Seq2SeqConfig::encoder_depth, found->depth);
-    set("decoder_depth", &Seq2SeqConfig::decoder_depth, found->depth);
-  }
+  const std::string name = config.size.empty() ? "iwslt" : config.size;
+  const auto size = std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& one) { return name == one.name; });
+  require(size != std::end(kSizes), "model.size: '" + name + "' is not one of tiny, small, iwslt, base");
+  const auto fill_in = [&](const char* key, std::optional<int64_t>& given, int64_t value) {
+    if (!given) given = value;
+    require(config.size.empty() || *given == value,
+            fmt::format("model.{} {} does not go with model.size {}, where it is {}: leave one of the two out", key, *given, name, value));
+    require(*given > 0, fmt::format("model.{} must be at least 1, got {}", key, *given));
+  };
+  fill_in("width", config.width, size->width);
+  fill_in("slots", config.slots, size->slots);
+  fill_in("heads", config.heads, size->heads);
+  fill_in("encoder_depth", config.encoder_depth, size->depth);
+  fill_in("decoder_depth", config.decoder_depth, size->depth);
   for (nn::LocalMemoryConfig* memory : {&config.encoder, &config.decoder, &config.cross}) {
     if (memory->preset.empty()) memory->preset = config.attention;
-    if (config.gamma && memory->preset == "reluformer") memory->gamma = *config.gamma;
-    if (config.attention_dropout) memory->dropout = *config.attention_dropout;
+    if (memory->preset == "reluformer" && !memory->gamma) memory->gamma = config.gamma;
+    if (!memory->dropout) memory->dropout = config.attention_dropout;
   }
   const auto positive = [](const char* key, int64_t value) {
     require(value > 0, std::string("model.") + key + " must be at least 1, got " + std::to_string(value));
   };
   positive("vocabulary", config.vocabulary);
-  positive("width", config.width);
-  positive("slots", config.slots);
-  positive("heads", config.heads);
-  positive("encoder_depth", config.encoder_depth);
-  positive("decoder_depth", config.decoder_depth);
   positive("max_length", config.max_length);
-  require(config.width % config.heads == 0,
-          "model.width " + std::to_string(config.width) + " is not a multiple of model.heads " + std::to_string(config.heads));
+  require(*config.width % *config.heads == 0,
+          fmt::format("model.width {} is not a multiple of model.heads {}", *config.width, *config.heads));
   require(config.norm == "pre" || config.norm == "post", "model.norm: '" + config.norm + "' is not one of pre, post");
   require(config.position == "sinusoidal" || config.position == "learned",
           "model.position: '" + config.position + "' is not one of sinusoidal, learned");
-  require(config.position != "sinusoidal" || config.width % 2 == 0,
-          "model.position sinusoidal needs an even width, got " + std::to_string(config.width));
+  require(config.position != "sinusoidal" || *config.width % 2 == 0,
+          fmt::format("model.position sinusoidal needs an even width, got {}", *config.width));
   for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout}, {"ffn_dropout", config.ffn_dropout}})
     require(value >= 0 && value < 1, std::string("model.") + key + " must be in [0, 1), got " + std::to_string(value));
   const std::vector<std::string> phis = nn::global_memory_names();
@@ -204,7 +196,7 @@ Tensor embedded(const Seq2SeqConfig& config, const Tensor& embedding, const Tens
                 const Forward& forward) {
   const double dropout = forward.noise ? config.dropout : 0;
   return embed_tokens(embedding, sequences.tokens, sequences.offsets, positions.to(embedding.scalar_type()),
-                      std::sqrt(static_cast<double>(config.width)), dropout, dropout > 0 ? forward.noise->next() : 0);
+                      std::sqrt(static_cast<double>(*config.width)), dropout, dropout > 0 ? forward.noise->next() : 0);
 }
 
 }  // namespace
@@ -243,7 +235,7 @@ Tensor Seq2Seq::Parts::decode(const Seq2SeqConfig& config, const Sequences& targ
 Seq2Seq::Seq2Seq(const Seq2SeqConfig& given, uint64_t seed) : config_(resolved(given)), parts_(std::make_unique<Parts>()) {
   const at::NoGradGuard guard;
   const nn::Builder builder{parameters_, at::make_generator<at::CPUGeneratorImpl>(seed)};
-  const int64_t width = config_.width;
+  const int64_t width = *config_.width;
   const double deviation = 1 / std::sqrt(static_cast<double>(width));
   Parts& parts = *parts_;
   if (config_.tied) {
@@ -262,19 +254,19 @@ Seq2Seq::Seq2Seq(const Seq2SeqConfig& given, uint64_t seed) : config_(resolved(g
   }
   using Of = nn::LocalMemory::Of;
   const auto memory = [&](const nn::Builder& under, const nn::LocalMemoryConfig& config, const char* key, Of of, bool causal) {
-    return nn::LocalMemory(under, config, std::string("model.") + key, width, config_.heads, of, causal);
+    return nn::LocalMemory(under, config, std::string("model.") + key, width, *config_.heads, of, causal);
   };
   const auto global = [&](const nn::Builder& under) {
-    return nn::GlobalMemory(under, config_.ffn, width, config_.slots, config_.ffn_dropout);
+    return nn::GlobalMemory(under, config_.ffn, width, *config_.slots, config_.ffn_dropout);
   };
   const bool pre = config_.norm == "pre";
-  for (int64_t i = 0; i < config_.encoder_depth; ++i) {
+  for (int64_t i = 0; i < *config_.encoder_depth; ++i) {
     const nn::Builder layer = builder.under("encoder." + std::to_string(i));
     parts.encoder.push_back({memory(layer.under("self"), config_.encoder, "encoder", Of::readers, false), global(layer.under("ffn"))});
     for (const char* norm : {"norm1", "norm2"}) parts.encoder_norms.emplace_back(layer, norm, width);
   }
   if (pre) parts.encoder_norms.emplace_back(builder, "encoder.norm", width);
-  for (int64_t i = 0; i < config_.decoder_depth; ++i) {
+  for (int64_t i = 0; i < *config_.decoder_depth; ++i) {
     const nn::Builder layer = builder.under("decoder." + std::to_string(i));
     parts.decoder.push_back({memory(layer.under("self"), config_.decoder, "decoder", Of::readers, true),
                              memory(layer.under("cross"), config_.cross, "cross", Of::others, false), global(layer.under("ffn"))});
@@ -339,7 +331,7 @@ DecodeState Seq2Seq::encode(const Sequences& source) const {
 }
 
 Tensor Seq2Seq::step(const Tensor& tokens, DecodeState& state) const {
-  const int64_t rows = state.rows(), width = config_.width, at = state.length_;
+  const int64_t rows = state.rows(), width = *config_.width, at = state.length_;
   require(tokens.defined() && tokens.scalar_type() == at::kLong && tokens.dim() == 1 && tokens.size(0) == rows && rows > 0,
           "a step takes one token (int64) for each of the " + std::to_string(rows) + " rows of the state");
   require(at < config_.max_length, "the target is longer than model.max_length " + std::to_string(config_.max_length));
@@ -436,14 +428,14 @@ void Seq2Seq::reorder(DecodeState& state, const Tensor& indices) const {
 double Seq2Seq::flops(const std::vector<int64_t>& source_lengths, const std::vector<int64_t>& target_lengths) const {
   require(source_lengths.size() == target_lengths.size(), "flops: as many source lengths as target lengths");
   const auto d = [](int64_t x) { return static_cast<double>(x); };
-  const double C = d(config_.width), W = d(config_.slots);
+  const double C = d(*config_.width), W = d(*config_.slots);
   const auto gate = [&](const nn::LocalMemoryConfig& memory) { return memory.gate ? C * C : 0.0; };
   double pairs = 0;
   for (size_t i = 0; i < source_lengths.size(); ++i) {
     const double S = d(source_lengths[i]), T = d(target_lengths[i]);
-    pairs += d(config_.encoder_depth) * (S * (4 * C * C + 2 * C * W + gate(config_.encoder)) + 2 * S * S * C);
-    pairs += d(config_.decoder_depth) * (T * (4 * C * C + 2 * C * C + 2 * C * W + gate(config_.decoder) + gate(config_.cross)) +
-                                         S * 2 * C * C + 2 * C * T * (T + 1) / 2 + 2 * C * S * T);
+    pairs += d(*config_.encoder_depth) * (S * (4 * C * C + 2 * C * W + gate(config_.encoder)) + 2 * S * S * C);
+    pairs += d(*config_.decoder_depth) * (T * (4 * C * C + 2 * C * C + 2 * C * W + gate(config_.decoder) + gate(config_.cross)) +
+                                          S * 2 * C * C + 2 * C * T * (T + 1) / 2 + 2 * C * S * T);
     pairs += T * C * d(config_.vocabulary);
   }
   return 2 * pairs;

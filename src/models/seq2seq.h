@@ -17,7 +17,7 @@ namespace hinge::models {
 struct Seq2SeqConfig {
   std::string size = {};
   int64_t vocabulary = 0;
-  int64_t width = 512, slots = 1024, heads = 4, encoder_depth = 6, decoder_depth = 6;
+  std::optional<int64_t> width = {}, slots = {}, heads = {}, encoder_depth = {}, decoder_depth = {};  // resolved() gives all of them
   std::string norm = "post";
   bool tied = true;
   std::string position = "sinusoidal";
@@ -30,7 +30,7 @@ struct Seq2SeqConfig {
   nn::LocalMemoryConfig encoder{""}, decoder{""}, cross{""};
 
   template <class V> void visit(V& v) {
-    v("size", size, "sizes by name: tiny, small, iwslt or base; sets width, slots, heads, encoder_depth and decoder_depth");
+    v("size", size, "tiny, small, iwslt or base (none: iwslt): width, slots, heads, encoder_depth and decoder_depth by name");
     v("vocabulary", vocabulary, "tokens of the vocabulary that source and target share; 0: those of the tokenizer");
     v("width", width, "elements of a token");
     v("slots", slots, "slots of the feed-forward memory: the width of its inside");
@@ -46,15 +46,15 @@ struct Seq2SeqConfig {
       "phi of the feed-forward memory: relu, gelu, softmax, softmax_norm (with a layer norm of its result), or another activation");
     v("ffn_dropout", ffn_dropout, "probability of dropping a score of the feed-forward memory in training");
     v("attention", attention, "preset of the attentions that have none of their own");
-    v("gamma", gamma, "gamma of all reluformer attentions at once");
-    v("attention_dropout", attention_dropout, "dropout of all three attentions at once");
+    v("gamma", gamma, "gamma of the reluformer attentions that have none of their own");
+    v("attention_dropout", attention_dropout, "dropout of the attentions that have none of their own");
     v("encoder", encoder, "attention of the source on itself; presets as in vision, and sparsemax, entmax15, rela");
     v("decoder", decoder, "attention of the target on its past");
     v("cross", cross, "attention of the target on the source");
   }
 };
 
-// Fills in sizes by name and what is given for all attentions at once, and checks everything. Throws std::runtime_error with the key.
+// Fills in sizes and what is given for all attentions at once, and checks everything. Throws std::runtime_error with the key.
 Seq2SeqConfig resolved(Seq2SeqConfig config);
 
 // Sequences one after another, without padding.

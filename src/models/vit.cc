@@ -55,8 +55,9 @@ VitConfig resolved(VitConfig config) {
   require(!config.pool_first || config.pool == "gap", "model.pool_first belongs to pool = gap");
   if (config.rep_size == -1) config.rep_size = config.width;
   require(config.rep_size >= 0, "model.rep_size must be -1, 0 or a width, got " + std::to_string(config.rep_size));
-  for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout}, {"drop_path", config.drop_path},
-                                   {"attention.dropout", config.attention.dropout}})
+  for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout},
+                                   {"drop_path", config.drop_path},
+                                   {"attention.dropout", config.attention.dropout.value_or(0)}})
     require(value >= 0 && value < 1, std::string("model.") + key + " must be in [0, 1), got " + std::to_string(value));
   nn::attention_options(config.attention);
   return config;

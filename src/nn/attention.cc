@@ -19,8 +19,9 @@ namespace {
 AttentionOptions attention_options(const AttentionConfig& config) {
   const std::vector<std::string> presets = preset_names();
   if (std::find(presets.begin(), presets.end(), config.preset) == presets.end()) unknown("preset", config.preset, presets);
-  if (config.gamma != 1.0 && config.preset != "reluformer") throw std::runtime_error("attention.gamma belongs to the preset reluformer");
-  AttentionOptions options = preset(config.preset, config.gamma);
+  const double gamma = config.gamma.value_or(1);
+  if (gamma != 1 && config.preset != "reluformer") throw std::runtime_error("attention.gamma belongs to the preset reluformer");
+  AttentionOptions options = preset(config.preset, gamma);
   if (config.h) {
     const auto h = kernels::parse_activation(*config.h);
     if (!h) unknown("h", *config.h, {kernels::kActivationNames.begin(), kernels::kActivationNames.end()});
@@ -80,7 +81,7 @@ SelfAttention::SelfAttention(const Builder& builder, const AttentionConfig& conf
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residual, bool training, AttentionView* view) const {
   AttentionOptions options = options_;
-  if (training) options.dropout = config_.dropout;
+  if (training) options.dropout = config_.dropout.value_or(0);
   const at::Tensor qkv = hinge::linear(x, qkv_weight_, qkv_bias_);
   if (view) {
     const int64_t B = x.size(0), L = x.size(1);

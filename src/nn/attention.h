@@ -13,14 +13,12 @@ namespace hinge::nn {
 struct AttentionConfig {
   std::string preset = "relu-vit";
   std::optional<std::string> h = {};
-  std::optional<double> alpha = {}, gain = {}, bias = {};
+  std::optional<double> alpha = {}, gain = {}, bias = {}, gamma = {}, dropout = {};
   std::optional<std::string> length = {};
   double length_n = 1.0;
-  double gamma = 1.0;
   bool learn_alpha = false, learn_gain = false, learn_bias = false;
   bool qk_norm = true;
   bool gate = false;
-  double dropout = 0.0;
 
   template <class V> void visit(V& v) {
     v("preset", preset, "point in the family of attentions that the other keys change: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax");
@@ -35,13 +33,13 @@ struct AttentionConfig {
     v("length_n", length_n, "N, for length = fixed");
     v("gain", gain, "factor of the weights");
     v("bias", bias, "added to the scores");
-    v("gamma", gamma, "of the preset reluformer, whose gain is sqrt(2) / gamma");
+    v("gamma", gamma, "of the preset reluformer, whose gain is sqrt(2) / gamma; none: 1");
     v("learn_alpha", learn_alpha, "learn alpha, a number for each head");
     v("learn_gain", learn_gain, "learn the gain, a number for each head");
     v("learn_bias", learn_bias, "learn the bias, a number for each head");
     v("qk_norm", qk_norm, "layer norm of each head's queries and keys");
     v("gate", gate, "multiply the result by one more projection of the input");
-    v("dropout", dropout, "probability of dropping an attention weight in training");
+    v("dropout", dropout, "probability of dropping an attention weight in training; none: 0");
   }
 };
 

@@ -78,12 +78,13 @@ ReadOptions read_options(const LocalMemoryConfig& config, const std::string& key
   const std::vector<std::string> presets = local_memory_presets();
   require(std::find(presets.begin(), presets.end(), config.preset) != presets.end(),
           ".preset: '" + config.preset + "' is not known; known are" + listed(presets));
-  require(config.dropout >= 0 && config.dropout < 1, ".dropout must be in [0, 1), got " + std::to_string(config.dropout));
+  const double dropout = config.dropout.value_or(0);
+  require(dropout >= 0 && dropout < 1, ".dropout must be in [0, 1), got " + std::to_string(dropout));
   ReadOptions options;
   const bool sparse = std::find(std::begin(kSparse), std::end(kSparse), config.preset) != std::end(kSparse);
   if (sparse) {
-    require(!config.h && !config.alpha && !config.gain && !config.bias && !config.length && config.gamma == 1 && !config.learn_alpha &&
-                !config.learn_gain && !config.learn_bias,
+    require(!config.h && !config.alpha && !config.gain && !config.bias && !config.length && config.gamma.value_or(1) == 1 &&
+                !config.learn_alpha && !config.learn_gain && !config.learn_bias,
             ": the preset " + config.preset + " takes no h, alpha, gain, bias, length or gamma");
     if (config.preset == "sparsemax") options.read = Read::sparsemax;
     if (config.preset == "entmax15") options.read = Read::entmax15;
@@ -174,8 +175,8 @@ Tensor LocalMemory::read(const Tensor& x, const Tensor& others, const Rows& rows
   ReadOptions options = options_;
   options.attention.q_offsets = rows.readers;
   options.attention.k_offsets = rows.slots;
-  if (forward.noise && config_.dropout > 0) {
-    options.attention.dropout = config_.dropout;
+  if (forward.noise && config_.dropout.value_or(0) > 0) {
+    options.attention.dropout = *config_.dropout;
     options.attention.seed = at::full({1}, forward.noise->next(), at::kLong);
   }
   options.statistics = forward.regulariser && regularised();

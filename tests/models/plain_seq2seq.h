@@ -51,18 +51,18 @@ class PlainSeq2Seq {
     return centred / (centred.square().mean(-1, true) + 1e-6).sqrt() * p(name + ".weight") + p(name + ".bias");
   }
   // [L, C] as [H, L, D]
-  at::Tensor split(const at::Tensor& x) const { return x.unflatten(1, {config_.heads, -1}).transpose(0, 1); }
+  at::Tensor split(const at::Tensor& x) const { return x.unflatten(1, {*config_.heads, -1}).transpose(0, 1); }
 
   at::Tensor embed(const std::vector<int64_t>& tokens, const std::string& side) const {
     const auto length = static_cast<int64_t>(tokens.size());
     const at::Tensor weight = p(config_.tied ? "embedding.weight" : side + ".embedding.weight");
-    const at::Tensor words = weight.index_select(0, at::tensor(tokens, at::kLong)) * std::sqrt(static_cast<double>(config_.width));
+    const at::Tensor words = weight.index_select(0, at::tensor(tokens, at::kLong)) * std::sqrt(static_cast<double>(*config_.width));
     if (config_.position == "learned") return words + p(side + ".positions.weight").narrow(0, 0, length);
-    at::Tensor table = at::empty({length, config_.width}, at::kFloat);  // as the model has it
+    at::Tensor table = at::empty({length, *config_.width}, at::kFloat);  // as the model has it
     for (int64_t at = 0; at < length; ++at)
-      for (int64_t c = 0; c < config_.width; ++c) {
+      for (int64_t c = 0; c < *config_.width; ++c) {
         const double angle =
-            static_cast<double>(at) / std::pow(10000.0, static_cast<double>(c / 2 * 2) / static_cast<double>(config_.width));
+            static_cast<double>(at) / std::pow(10000.0, static_cast<double>(c / 2 * 2) / static_cast<double>(*config_.width));
         table[at][c] = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
       }
     return words + table.to(weight.scalar_type());
@@ -95,7 +95,7 @@ class PlainSeq2Seq {
     double alpha = 1;
     if (memory.preset == "rela") w = at::relu(s), alpha = 0;
     if (memory.preset == "relu-vit") w = at::relu(s);
-    if (memory.preset == "reluformer") w = at::relu(s) * (memory.learn_gain ? 1 : std::sqrt(2.0) / memory.gamma), alpha = 0.5;
+    if (memory.preset == "reluformer") w = at::relu(s) * (memory.learn_gain ? 1 : std::sqrt(2.0) / memory.gamma.value_or(1)), alpha = 0.5;
     if (memory.preset == "relu2") w = at::relu(s).square();
     if (memory.preset == "sigmoid") w = at::sigmoid(s - n.log()), alpha = 0;
     if (memory.preset == "silu") w = s * at::sigmoid(s);
@@ -142,13 +142,13 @@ class PlainSeq2Seq {
 
   at::Tensor sentence(const std::vector<int64_t>& source, const std::vector<int64_t>& target) {
     at::Tensor memory = embed(source, "encoder"), x = embed(target, "decoder");
-    for (int64_t i = 0; i < config_.encoder_depth; ++i) {
+    for (int64_t i = 0; i < *config_.encoder_depth; ++i) {
       const std::string layer = "encoder." + std::to_string(i) + ".";
       memory = add(memory, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.encoder, layer + "self.", false); });
       memory = add(memory, layer + "norm2", [&](const at::Tensor& in) { return ffn(in, layer + "ffn."); });
     }
     if (config_.norm == "pre") memory = norm(memory, "encoder.norm");
-    for (int64_t i = 0; i < config_.decoder_depth; ++i) {
+    for (int64_t i = 0; i < *config_.decoder_depth; ++i) {
       const std::string layer = "decoder." + std::to_string(i) + ".";
       x = add(x, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.decoder, layer + "self.", true); });
       x = add(x, layer + "norm2", [&](const at::Tensor& in) { return attend(in, memory, config_.cross, layer + "cross.", false); });

@@ -509,21 +509,39 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   Seq2SeqConfig config;
   config.size = "base", config.vocabulary = 5, config.attention = "reluformer", config.gamma = 2, config.attention_dropout = 0.25;
   config = resolved(config);
-  EXPECT_EQ((std::vector<int64_t>{config.width, config.slots, config.heads, config.encoder_depth, config.decoder_depth}),
-            (std::vector<int64_t>{512, 2048, 8, 6, 6}));
+  const auto sizes = [](const Seq2SeqConfig& c) {
+    return std::vector<int64_t>{*c.width, *c.slots, *c.heads, *c.encoder_depth, *c.decoder_depth};
+  };
+  EXPECT_EQ(sizes(config), (std::vector<int64_t>{512, 2048, 8, 6, 6}));
   EXPECT_EQ(config.decoder.preset, "reluformer");
   EXPECT_EQ(config.cross.gamma, 2);
   EXPECT_EQ(config.encoder.dropout, 0.25);
-  EXPECT_EQ(resolved(config).width, 512) << "a resolved configuration changed when it was resolved again";
+  EXPECT_EQ(sizes(resolved(config)), sizes(config)) << "a resolved configuration changed when it was resolved again";
+  Seq2SeqConfig plain;
+  plain.vocabulary = 5, plain.slots = 7;
+  EXPECT_EQ(sizes(resolved(plain)), (std::vector<int64_t>{512, 7, 4, 6, 6}));
 
-  // What is given beside a size or a preset for all is not passed over.
+  // What is given beside a size is not passed over, be it what holds without a size.
   Seq2SeqConfig both;
   both.size = "tiny", both.vocabulary = 5, both.width = 256;
   EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.width 256", "model.size tiny", "128"}));
-  both.width = 128, both.attention = "reluformer", both.cross.preset = "softmax";
-  both = resolved(both);
-  EXPECT_EQ(both.cross.preset, "softmax");
-  EXPECT_EQ(both.encoder.preset, "reluformer");
+  both.width = 128, both.slots = 1024;
+  EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.slots 1024", "model.size tiny", "256"}));
+}
+
+TEST(Seq2SeqConfig, AnAttentionsOwnKeysComeFirst) {
+  Seq2SeqConfig config = small();
+  config.attention = "reluformer", config.gamma = 2, config.attention_dropout = 0.25;
+  config.encoder.gamma = 1, config.decoder.dropout = 0, config.cross.preset = "softmax";
+  config = resolved(config);
+  EXPECT_EQ(config.encoder.preset, "reluformer");
+  EXPECT_EQ(config.encoder.gamma, 1);
+  EXPECT_EQ(config.encoder.dropout, 0.25);
+  EXPECT_EQ(config.decoder.gamma, 2);
+  EXPECT_EQ(config.decoder.dropout, 0);
+  EXPECT_EQ(config.cross.preset, "softmax");
+  EXPECT_EQ(config.cross.gamma, std::nullopt);
+  EXPECT_EQ(config.cross.dropout, 0.25);
 }
 
 TEST(Seq2Seq, BadBatchesAreNamed) {

@@ -249,7 +249,7 @@ TEST_F(TrainTest, AStopRightAfterResumingKeepsTheScore) {
 // From the same checkpoint, one step with the batch whole, in halves and in quarters.
 TEST_F(TrainTest, ABatchInPartsIsTheSameStep) {
   VitTrainConfig config = tiny(20);
-  config.data.mixup = 0, config.model.dropout = config.model.drop_path = config.model.attention.dropout = 0;  // drawn for each part
+  config.data.mixup = 0, config.model.attention.dropout = config.model.dropout = config.model.drop_path = 0;  // drawn for each part
   run(config, "begin", 12);
   const std::string text = support::read_file(config_path(path("begin")));
   const size_t key = text.find("accumulate = 1\n");
