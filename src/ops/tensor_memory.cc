@@ -40,6 +40,12 @@ class KeptMemory final : public at::Allocator {
     return count_;
   }
 
+  void drop_kept() {
+    const std::lock_guard lock(mutex_);
+    drop_down_to(0);
+    most_live_ = count_.live_bytes;
+  }
+
   static KeptMemory& only() {
     static auto* memory = new KeptMemory;  // never destroyed: tensors of static storage may outlive it
     return *memory;
@@ -131,5 +137,7 @@ class KeptMemory final : public at::Allocator {
 void keep_tensor_memory() { c10::SetCPUAllocator(&KeptMemory::only(), /*priority=*/1); }
 
 TensorMemory tensor_memory() { return KeptMemory::only().count(); }
+
+void drop_kept_tensor_memory() { KeptMemory::only().drop_kept(); }
 
 }  // namespace hinge

@@ -16,4 +16,7 @@ struct TensorMemory {
 };
 TensorMemory tensor_memory();
 
+// Gives all that is kept back to the system, as if the program began with the tensors it has now.
+void drop_kept_tensor_memory();
+
 }  // namespace hinge

@@ -27,6 +27,16 @@ TEST(TensorMemory, IsUsedAgain) {
   EXPECT_NE(bytes(7 << 20).data_ptr(), first) << "much smaller: another one";
 }
 
+TEST(TensorMemory, WhatIsKeptCanBeDropped) {
+  keep_tensor_memory();
+  const at::Tensor used = bytes(3 << 20);
+  { const at::Tensor unused = bytes(5 << 20); }
+  const size_t live = tensor_memory().live_bytes;
+  drop_kept_tensor_memory();
+  EXPECT_EQ(tensor_memory().kept_bytes, 0u);
+  EXPECT_EQ(tensor_memory().live_bytes, live);
+}
+
 TEST(TensorMemory, SmallAndEmptyTensorsAreNotKept) {
   keep_tensor_memory();
   const TensorMemory before = tensor_memory();
