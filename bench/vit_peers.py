@@ -1,13 +1,13 @@
 """Whole vision transformers: Hinge's against PyTorch's (eager, compiled) and onnxruntime's, with the same mathematics and sizes.
 
 Every peer runs in a process of its own, so that the memory of each can be told; they are asked for one sample each in turn, round after
-round. Ours is `hinge bench vit`, started anew for every sample.
+round. The peers have the same weights and must have the same result before they are timed. Ours is `hinge bench vit`, started anew for every
+sample; it checks its logits against the same formula in float64.
 """
 
 import json
 import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -56,7 +56,7 @@ def make_model(name: str, h: str):
             if h == "softmax":
                 o = F.scaled_dot_product_attention(q, k, v)
             else:
-                o = torch.relu(q @ k.mT * (width // heads) ** -0.5) / L @ v
+                o = torch.relu(q @ k.transpose(-2, -1) * (width // heads) ** -0.5) / L @ v
             x = x + self.proj(o.transpose(1, 2).reshape(B, L, width))
             return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
 
@@ -78,7 +78,8 @@ def make_model(name: str, h: str):
 
 
 def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
-    """Prints "ready", then for each line of input the seconds of one call; at the end of input its largest memory in bytes."""
+    """Prints "ready" and the first call's result (logits of the first image, or the loss), then for each line of input the seconds of one
+    call; at the end of input its largest memory in bytes."""
     import torch
     import torch.nn.functional as F
 
@@ -97,14 +98,14 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         os.unlink(path)
         feed = {"x": images.numpy()}
-        call = lambda: session.run(None, feed)  # noqa: E731
+        call = lambda: session.run(None, feed)[0][0].tolist()  # noqa: E731
     elif which == "infer":
         model.eval()
         run = torch.compile(model, dynamic=False) if kind == "torch.compile" else model
 
         def call():
             with torch.inference_mode():
-                run(images)
+                return run(images)[0].tolist()
 
     else:
         run = torch.compile(model, dynamic=False) if kind == "torch.compile" else model
@@ -112,17 +113,26 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
 
         def call():
             adam.zero_grad(set_to_none=True)
-            F.cross_entropy(run(images), labels).backward()
+            loss = F.cross_entropy(run(images), labels)
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             adam.step()
+            return [loss.item()]
 
-    call(), call()
-    print("ready", flush=True)
+    result = call()
+    call()
+    print("ready", json.dumps(result), flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         call()
         print(time.perf_counter() - start, flush=True)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
+    print(largest_memory(), flush=True)
+
+
+def largest_memory() -> int:
+    """In bytes. Not getrusage's: that one begins with the size of the program that started this one."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 # ---- The comparison -----------------------------------------------------------------------------------------------------------
@@ -130,13 +140,14 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
 
 class PeerProcess:
     def __init__(self, kind: str, name: str, h: str, which: str, threads: int):
-        self.kind, self.samples, self.memory, self.note = kind, [], 0, ""
+        self.kind, self.samples, self.memory, self.note, self.result = kind, [], 0, "", []
         arguments = [sys.executable, str(Path(__file__).with_name("peers.py")), "vit-worker", kind, name, h, which, str(threads)]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def ready(self) -> bool:
         while line := self.process.stdout.readline():
-            if line.strip() == "ready":
+            if line.startswith("ready "):
+                self.result = json.loads(line.removeprefix("ready "))
                 return True
         lines = [line for line in self.process.stderr.read().splitlines() if line.strip()]
         self.note = lines[-1][:160] if lines else "ended without a word"
@@ -151,6 +162,15 @@ class PeerProcess:
         self.process.stdin.close()
         self.memory = int(self.process.stdout.readline())
         self.process.wait()
+
+
+def require_same(peers: list[PeerProcess]) -> None:
+    """The peers compute the same thing, up to the rounding of float32 in some dozen layers."""
+    for peer in peers[1:]:
+        first = peers[0]
+        limit = 1e-3 * max(map(abs, first.result))
+        if max(abs(a - b) for a, b in zip(first.result, peer.result, strict=True)) > limit:
+            sys.exit(f"{peer.kind} has another result than {first.kind}: {peer.result[:3]} ... against {first.result[:3]} ...; nothing is measured")
 
 
 class Ours:
@@ -177,7 +197,7 @@ class Ours:
 def compare(options) -> tuple[str, list[dict]]:
     if not HINGE.exists():
         sys.exit(f"{HINGE} is not there: build it with `make build`")
-    rows, lines = [], []
+    rows, lines, notes = [], [], []
     for name in options.models:
         for which in ("train", "infer"):
             for h in ("relu", "softmax"):
@@ -185,6 +205,8 @@ def compare(options) -> tuple[str, list[dict]]:
                 kinds = ["eager", "torch.compile"] + (["onnxruntime"] if which == "infer" else [])
                 peers = [PeerProcess(kind, name, h, which, options.threads) for kind in kinds]
                 ready = [peer for peer in peers if peer.ready()]
+                require_same(ready)
+                notes += [f"* {peer.kind}, {name}, {which}, {h}: {peer.note}" for peer in peers if peer.note]
                 ours = Ours(name, h, which, options.threads)
                 for _ in range(options.rounds):
                     for each in [ours, *ready]:
@@ -203,8 +225,8 @@ def compare(options) -> tuple[str, list[dict]]:
                         row["note"] = each.note
                     rows.append(row)
                 lines.append(line(name, which, h, rows[-1 - len(peers) :]))
-    head = ["model, batch", "pass", "h", "ours", "% of peak", "eager", "compiled", "onnxruntime", "ours / fastest peer", "memory, MB: ours, eager"]
-    return markdown_table(head, lines), rows
+    head = ["model, batch", "pass", "h", "ours", "% of peak", "eager", "compiled", "onnxruntime", "ours / fastest peer", "memory, MB: ours, eager, compiled, onnxruntime"]
+    return markdown_table(head, lines) + ("\n\nNot measured:\n\n" + "\n".join(notes) if notes else ""), rows
 
 
 def line(name: str, which: str, h: str, rows: list[dict]) -> list[str]:
@@ -221,7 +243,7 @@ def line(name: str, which: str, h: str, rows: list[dict]) -> list[str]:
         share_goal = goal = None  # set for relu alone
     judge = lambda value, limit, text: text if limit is None or value >= limit else f"**{text} (goal {limit:g}: missed)**"  # noqa: E731
     ratio = ours["gflops"] / fastest
-    memory = ", ".join(f"{at[kind]['memory_mb']:.0f}" if "memory_mb" in at[kind] else "-" for kind in ("ours", "eager"))
+    memory = ", ".join(f"{row['memory_mb']:.0f}" if "memory_mb" in row else "-" for row in rows)
     return [
         f"{name}, {MODELS[name][0]}",
         which,
