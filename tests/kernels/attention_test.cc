@@ -26,9 +26,10 @@ std::vector<Case> pairwise_cases(const Sizes& sizes) {
   const std::vector<std::pair<int64_t, int64_t>> heads = {{2, 1}, {2, 2}, {1, 3}};  // Hkv, Hq / Hkv
   const std::vector<int> workers = {1, 2, 5};
 
-  // Factors: h, visibility, rule, heads, Lq, Lk (value 0: the same as Lq), D, layout, workers, parameters, statistics, dropout.
+  // Factors: h, visibility, rule, heads, Lq, Lk (value 0: the same as Lq), D, layout, workers, parameters, statistics, dropout,
+  // gradients of parameters.
   const auto rows = pairwise({kActivationNames.size(), kVisibilityNames.size(), rules.size(), heads.size(), sizes.L.size(),
-                              sizes.L.size() + 1, sizes.D.size(), kLayoutNames.size(), workers.size(), 2, 2, 2});
+                              sizes.L.size() + 1, sizes.D.size(), kLayoutNames.size(), workers.size(), 2, 2, 2, 2});
   std::vector<Case> cases;
   for (size_t r = 0; r < rows.size(); r += quick() ? 6 : 1) {
     const auto& row = rows[r];
@@ -43,6 +44,7 @@ std::vector<Case> pairwise_cases(const Sizes& sizes) {
     c.workers = workers[row[8]];
     c.head_parameters = row[9] == 1, c.statistics = row[10] == 1;
     c.dropout = row[11] == 1 ? 0.25 : 0;
+    c.parameter_gradients = row[12] == 1;
     c.B = c.has_key_lengths() ? 3 : 2;
     c.seed = r + 1;
     cases.push_back(c);
@@ -71,33 +73,37 @@ class Float64 : public ::testing::TestWithParam<Case> {};
 TEST_P(Float64, EqualsReference) { compare<double, long double>(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Attention, Float64, ::testing::ValuesIn(pairwise_cases({{1, 2, 7, 16, 33, 97}, {1, 7, 16, 40}})), case_name);
 
-// Every h in every mode of visibility at a size with full and partial tiles, with everything else switched on.
+// Every h in every mode of visibility at a size with full and partial tiles, with everything else switched on, and with nothing else: then
+// backward takes the way of training, without passes over single rows.
 class EveryPair : public ::testing::TestWithParam<Case> {};
 TEST_P(EveryPair, EqualsReference) { compare<float, double>(GetParam()); }
 std::vector<Case> every_pair() {
   std::vector<Case> cases;
   for (size_t h = 0; h < kActivationNames.size(); ++h)
-    for (size_t v = 0; v < kVisibilityNames.size(); ++v) {
-      Case c;
-      c.h = static_cast<Activation>(h), c.visibility = static_cast<Visibility>(v);
-      c.Lq = 61, c.Lk = 103, c.D = 24, c.group = 2, c.B = 3, c.length_rule = LengthRule::visible;
-      c.head_parameters = c.statistics = true;
-      c.workers = 2, c.layout = Layout::padded;
-      if (!quick() || (h + v) % 6 == 0) cases.push_back(c);
-    }
+    for (size_t v = 0; v < kVisibilityNames.size(); ++v)
+      for (bool everything : {true, false}) {
+        Case c;
+        c.h = static_cast<Activation>(h), c.visibility = static_cast<Visibility>(v);
+        c.Lq = 61, c.Lk = 103, c.D = 24, c.group = 2, c.B = 3, c.length_rule = LengthRule::visible;
+        c.head_parameters = true, c.statistics = c.parameter_gradients = everything;
+        c.workers = 2, c.layout = Layout::padded;
+        if (!quick() || (h + v) % 6 == 0) cases.push_back(c);
+      }
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Attention, EveryPair, ::testing::ValuesIn(every_pair()), case_name);
 
 // Larger than any block, one head: long sums over keys and rows.
 TEST(Attention, LongSequenceEqualsReference) {
-  for (Activation h : {Activation::relu, Activation::gelu, Activation::identity, Activation::softmax}) {
-    SCOPED_TRACE(activation_name(h));
-    Case c;
-    c.h = h, c.B = 1, c.Hkv = 1, c.Lq = c.Lk = quick() ? 330 : 1025, c.D = 32, c.visibility = Visibility::causal, c.statistics = true;
-    c.workers = 2;
-    compare<float, double>(c);
-  }
+  for (Activation h : {Activation::relu, Activation::gelu, Activation::identity, Activation::softmax})
+    for (bool everything : {true, false}) {
+      Case c;
+      c.h = h, c.B = 1, c.Hkv = 1, c.Lq = c.Lk = quick() ? 330 : 1025, c.D = 32, c.visibility = Visibility::causal;
+      c.statistics = c.parameter_gradients = everything;
+      c.workers = 2;
+      SCOPED_TRACE(c.name());
+      compare<float, double>(c);
+    }
 }
 
 // What a kernel is not asked for, it must not touch or need.

@@ -19,6 +19,7 @@ TEST(LinearOrder, EqualsReference) {
         c.h = Activation::identity, c.identity_order = IdentityOrder::linear, c.visibility = static_cast<Visibility>(v);
         c.length_rule = rule, c.bias_log_n = rule == LengthRule::visible, c.head_parameters = true;
         c.B = 3, c.Hkv = 1, c.group = 2, c.Lq = Lq, c.Lk = Lk, c.D = D, c.workers = 2;
+        c.parameter_gradients = rule == LengthRule::visible;
         SCOPED_TRACE(c.name());
         const Problem<float> p = make_problem<float>(c);
         const Results<double> wanted = run_reference(p.as<double>()), bounds = error_bounds(p);

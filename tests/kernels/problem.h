@@ -42,6 +42,7 @@ struct Case {
   Layout layout = Layout::contiguous;
   bool head_parameters = false;  // random gain, bias and alpha; else their defaults
   bool statistics = false;       // ask for them, and give gradients for them
+  bool parameter_gradients = true;  // ask for dgain, dbias and dalpha
   double dropout = 0;
   int workers = 1;
   double scale = 0;  // 0: 1/sqrt(D)
@@ -63,6 +64,7 @@ struct Case {
     text += std::string("_") + kLayoutNames[static_cast<size_t>(layout)];
     if (head_parameters) text += "_parameters";
     if (statistics) text += "_statistics";
+    if (parameter_gradients) text += "_dparameters";
     if (dropout > 0) text += "_dropout";
     if (identity_order == IdentityOrder::linear) text += "_linear";
     return text + "_t" + std::to_string(workers);
@@ -179,7 +181,7 @@ template <typename T> struct Problem {
   Layout layout = Layout::contiguous;
   AttentionShape shape;
   AttentionRule rule;
-  bool statistics = false;
+  bool statistics = false, parameter_gradients = true;
   std::vector<int64_t> key_lengths, q_offsets, k_offsets;
   std::vector<double> gain, bias, alpha;
   Array<T> q, k, v, grad_out;
@@ -198,7 +200,7 @@ template <typename T> struct Problem {
   // The same problem with exactly the same numbers in another type.
   template <typename U> Problem<U> as() const {
     Problem<U> other;
-    other.shape = shape, other.rule = rule, other.statistics = statistics;
+    other.shape = shape, other.rule = rule, other.statistics = statistics, other.parameter_gradients = parameter_gradients;
     other.key_lengths = key_lengths, other.q_offsets = q_offsets, other.k_offsets = k_offsets;
     other.gain = gain, other.bias = bias, other.alpha = alpha;
     other.point_into_own_vectors();
@@ -228,7 +230,7 @@ template <typename T> Problem<T> make_problem(const Case& c) {
 
   Problem<T> p;
   p.layout = c.layout;
-  p.statistics = c.statistics;
+  p.statistics = c.statistics, p.parameter_gradients = c.parameter_gradients;
   AttentionShape& s = p.shape;
   s.B = c.jagged() ? 1 : c.B, s.Hq = c.Hkv * c.group, s.Hkv = c.Hkv, s.Lq = c.Lq, s.Lk = c.Lk, s.D = c.D;
   s.causal = c.causal();
@@ -276,7 +278,7 @@ template <typename T> Problem<T> make_problem(const Case& c) {
 
 namespace detail {
 
-// Runs `forward` and then `backward` with everything asked for that the problem allows.
+// Runs `forward` and then `backward` with everything that the problem asks for.
 template <typename T, typename Forward, typename Backward> Results<T> run(const Problem<T>& p, Forward&& forward, Backward&& backward) {
   const AttentionShape& s = p.shape;
   const T nan = std::numeric_limits<T>::quiet_NaN();
@@ -315,7 +317,7 @@ template <typename T, typename Forward, typename Backward> Results<T> run(const 
   if (p.softmax()) {
     b.out = out.cview(), b.lse = f.lse;
     if (p.statistics) b.weight_log = f.weight_log;
-  } else {
+  } else if (p.parameter_gradients) {
     for (auto* values : {&r.dgain, &r.dbias, &r.dalpha}) values->assign(static_cast<size_t>(s.Hq), std::nan(""));
     b.dgain = r.dgain.data(), b.dbias = r.dbias.data(), b.dalpha = r.dalpha.data();
   }

@@ -82,7 +82,7 @@ template <typename T> Results<double> twice(Results<T> bounds) {
 // The rows [q_first, q_first + q_count) and keys [k_first, k_first + k_count) of batch row b as a problem of their own.
 template <typename T> Problem<T> cut(const Problem<T>& p, int64_t b, int64_t q_first, int64_t q_count, int64_t k_first, int64_t k_count) {
   Problem<T> part;
-  part.shape = p.shape, part.rule = p.rule, part.statistics = p.statistics;
+  part.shape = p.shape, part.rule = p.rule, part.statistics = p.statistics, part.parameter_gradients = p.parameter_gradients;
   part.gain = p.gain, part.bias = p.bias, part.alpha = p.alpha;
   part.shape.B = 1, part.shape.Lq = q_count, part.shape.Lk = k_count, part.shape.sequences = 0;
   part.point_into_own_vectors();
@@ -99,21 +99,23 @@ template <typename T> Problem<T> cut(const Problem<T>& p, int64_t b, int64_t q_f
 }
 
 TEST_P(EveryActivation, SameBitsForAnyNumberOfWorkers) {
-  for (Visibility visibility : {Visibility::all, Visibility::causal, Visibility::jagged}) {
-    Case c = base();
-    c.visibility = visibility, c.group = 2, c.Lq = c.Lk = quick() ? 150 : 330, c.B = 1, c.dropout = 0.1;
-    const Problem<float> p = make_problem<float>(c);
-    for_each_simd_target([&] {
-      const Results<float> alone = run_fast(p);
-      for (int workers : {2, 3, 5}) {
-        SCOPED_TRACE(std::to_string(workers) + " workers, " + c.name());
-        Threads threads(workers);
-        expect_same_bits(run_fast(p, threads), alone);
-        Backwards backwards(workers);
-        expect_same_bits(run_fast(p, backwards), alone);
-      }
-    });
-  }
+  for (Visibility visibility : {Visibility::all, Visibility::causal, Visibility::jagged})
+    for (bool everything : {true, false}) {
+      Case c = base();
+      c.visibility = visibility, c.group = 2, c.Lq = c.Lk = quick() ? 150 : 330, c.B = 1, c.dropout = everything ? 0.1 : 0;
+      c.statistics = c.parameter_gradients = everything;
+      const Problem<float> p = make_problem<float>(c);
+      for_each_simd_target([&] {
+        const Results<float> alone = run_fast(p);
+        for (int workers : {2, 3, 5}) {
+          SCOPED_TRACE(std::to_string(workers) + " workers, " + c.name());
+          Threads threads(workers);
+          expect_same_bits(run_fast(p, threads), alone);
+          Backwards backwards(workers);
+          expect_same_bits(run_fast(p, backwards), alone);
+        }
+      });
+    }
   Case c = base();
   c.Lq = 40, c.Lk = 51;
   const Problem<double> p = make_problem<double>(c);
@@ -123,28 +125,33 @@ TEST_P(EveryActivation, SameBitsForAnyNumberOfWorkers) {
 
 // One head so long that it is cut in both directions.
 TEST(Attention, SameBitsForALongSequence) {
-  for (Activation h : {Activation::relu, Activation::gelu, Activation::softmax}) {
-    Case c;
-    c.h = h, c.visibility = Visibility::causal, c.B = 1, c.Hkv = 1, c.Lq = c.Lk = quick() ? 700 : 1500, c.statistics = true;
-    const Problem<float> p = make_problem<float>(c);
-    const Results<float> alone = run_fast(p);
-    for (int workers : {2, 5}) {
-      SCOPED_TRACE(std::to_string(workers) + " workers, " + c.name());
-      Threads threads(workers);
-      expect_same_bits(run_fast(p, threads), alone);
-      Backwards backwards(workers);
-      expect_same_bits(run_fast(p, backwards), alone);
+  for (Activation h : {Activation::relu, Activation::gelu, Activation::softmax})
+    for (bool everything : {true, false}) {
+      Case c;
+      c.h = h, c.visibility = Visibility::causal, c.B = 1, c.Hkv = 1, c.Lq = c.Lk = quick() ? 700 : 1500;
+      c.statistics = c.parameter_gradients = everything;
+      const Problem<float> p = make_problem<float>(c);
+      const Results<float> alone = run_fast(p);
+      for (int workers : {2, 5}) {
+        SCOPED_TRACE(std::to_string(workers) + " workers, " + c.name());
+        Threads threads(workers);
+        expect_same_bits(run_fast(p, threads), alone);
+        Backwards backwards(workers);
+        expect_same_bits(run_fast(p, backwards), alone);
+      }
     }
-  }
 }
 
 // So many keys that few heads are packed at a time.
 TEST(Attention, SameBitsForManyKeys) {
-  Case c;
-  c.h = Activation::relu, c.B = 1, c.Hkv = 3, c.Lq = 5, c.Lk = quick() ? 5000 : 26000, c.D = 128;
-  const Problem<float> p = make_problem<float>(c);
-  Threads threads(2);
-  expect_same_bits(run_fast(p, threads), run_fast(p));
+  for (bool parameter_gradients : {true, false}) {
+    Case c;
+    c.h = Activation::relu, c.B = 1, c.Hkv = 3, c.Lq = 5, c.Lk = quick() ? 5000 : 26000, c.D = 128;
+    c.parameter_gradients = parameter_gradients;
+    const Problem<float> p = make_problem<float>(c);
+    Threads threads(2);
+    expect_same_bits(run_fast(p, threads), run_fast(p));
+  }
 }
 
 // Callers on different threads do not meet.
@@ -166,13 +173,15 @@ TEST(Attention, ConcurrentCallers) {
 }
 
 TEST_P(EveryActivation, SameBitsInEveryLayout) {
-  Case c = base();
-  c.Lq = c.Lk = 45, c.D = 24;
-  const Results<float> wanted = run_fast(make_problem<float>(c));
-  for (Layout layout : {Layout::packed, Layout::padded}) {
-    c.layout = layout;
-    SCOPED_TRACE(c.name());
-    expect_same_bits(run_fast(make_problem<float>(c)), wanted);
+  for (bool everything : {true, false}) {
+    Case c = base();
+    c.Lq = c.Lk = 45, c.D = 24, c.statistics = c.parameter_gradients = everything;
+    const Results<float> wanted = run_fast(make_problem<float>(c));
+    for (Layout layout : {Layout::packed, Layout::padded}) {
+      c.layout = layout;
+      SCOPED_TRACE(c.name());
+      expect_same_bits(run_fast(make_problem<float>(c)), wanted);
+    }
   }
 }
 
