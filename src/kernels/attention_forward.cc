@@ -88,8 +88,8 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
     }
     largest = top;
   }
-  // Where every score is -inf the row has no maximum to subtract; its weights come out as NaN, as elsewhere.
-  const auto m = hn::Set(d, static_cast<T>(largest));
+  // As long as every score is -inf there is no maximum to subtract. If that lasts, the sum stays 0 and the row becomes 0 / 0, as elsewhere.
+  const auto m = hn::Set(d, largest == lowest ? T{0} : static_cast<T>(largest));
   const auto zero = hn::Zero(d), one = hn::Set(d, 1);
   auto s0 = zero, s1 = zero;
   j = 0;
@@ -372,7 +372,8 @@ class Forward {
         }
         if (io_.weight_sum) io_.weight_sum[stat] = static_cast<T>(sum);
         if (io_.weight_log) io_.weight_log[stat] = static_cast<T>(log_sum);
-        if (io_.zero_share) io_.zero_share[stat] = static_cast<T>(n ? s.zeros[slot] / static_cast<double>(n) : 0);
+        const bool not_a_number = plan_.softmax && s.sum[slot] == 0;  // every score is -inf: the weights are 0 / 0, none is zero
+        if (io_.zero_share) io_.zero_share[stat] = static_cast<T>(n && !not_a_number ? s.zeros[slot] / static_cast<double>(n) : 0);
       }
     }
   }

@@ -104,7 +104,7 @@ Row<T> row_of_weights(const AttentionShape& shape, const AttentionRule& rule, co
     T largest = row.x[0], sum = 0;
     for (T x : row.x) largest = x > largest || std::isnan(x) ? x : largest;
     for (T x : row.x) sum += std::exp(x - largest);
-    row.lse = largest + std::log(sum);
+    row.lse = largest == -std::numeric_limits<T>::infinity() ? largest : largest + std::log(sum);
     for (size_t j = 0; j < row.h.size(); ++j) row.h[j] = std::exp(row.x[j] - largest) / sum;
   }
   return row;

@@ -389,6 +389,39 @@ TEST_P(EveryActivation, HugeAndTinyScores) {
   }
 }
 
+// Softmax, scores of -inf in a float: keys without weight, even where a whole first block of keys has no other score.
+TEST(Attention, SoftmaxOfKeysWithoutWeight) {
+  Case c;
+  c.h = Activation::softmax, c.B = 1, c.Hkv = 1, c.Lq = 2, c.Lk = 300, c.D = 1, c.scale = 1, c.statistics = true;
+  Problem<float> p = make_problem<float>(c);
+  p.q.for_each([](float& element) { element = 1e30f; });
+  for (int64_t first : {0, 1, 255, 256, 257, 299}) {  // the keys from here on have the score 0, those before -inf
+    SCOPED_TRACE("first key with a weight: " + std::to_string(first));
+    for (int64_t j = 0; j < c.Lk; ++j) p.k.at(0, 0, j, 0) = j < first ? -1e30f : 0;
+    const Problem<float> alone = cut(p, 0, 0, c.Lq, first, c.Lk - first);
+    Results<double> wanted = run_reference(alone.as<double>());
+    std::fill(wanted.zero_share.begin(), wanted.zero_share.end(), static_cast<double>(first) / static_cast<double>(c.Lk));
+    const Results<double> bounds = error_bounds(alone);
+    for_each_simd_target([&] {
+      const Results<float> whole = run_fast(p);
+      Results<float> got = query_rows(whole, p.shape, 0, 0, c.Lq);
+      add_key_rows(got, whole, p.shape, 0, first, c.Lk - first);
+      expect_within(got, wanted, bounds);
+      for (const auto* values : {&whole.dk, &whole.dv})
+        for (float gradient : rows_of(*values, 1, c.Lk, 1, 0, 0, first)) ASSERT_EQ(gradient, 0);
+    });
+  }
+  // No key with a weight: 0/0, as in PyTorch.
+  p.k.for_each([](float& element) { element = -1e30f; });
+  for_each_simd_target([&] {
+    const Results<float> r = run_fast(p);
+    for (const auto* values : {&r.out, &r.weight_sum, &r.weight_log})
+      for (float value : *values) ASSERT_TRUE(std::isnan(value));
+    for (float value : r.zero_share) ASSERT_EQ(value, 0);
+    for (float value : r.lse) ASSERT_EQ(value, -std::numeric_limits<float>::infinity());
+  });
+}
+
 // Sizes of zero are no work and no harm.
 TEST_P(EveryActivation, EmptySizes) {
   for (const auto& [B, Lq, Lk] : std::vector<std::array<int64_t, 3>>{{0, 5, 5}, {2, 0, 5}, {2, 5, 0}, {2, 0, 0}}) {
