@@ -54,7 +54,8 @@ def attention(
         out_i = sum_j dropout(w_ij) * v_j
 
     ``h="softmax"`` is the exception: ``w_i`` is the softmax of ``scale * q_i . k_j`` over the visible keys, without gain, bias,
-    alpha and length rule. A row that sees no key gives zero.
+    alpha and length rule. A row that sees no key gives zero. Hidden keys may hold anything; a NaN in ``value`` behind a weight of exactly
+    0 (relu and its like) may or may not show in the result.
 
     Forward and backward run in tiles; memory beyond inputs and outputs grows with L, not with L squared. Differentiable once, in
     ``query``, ``key``, ``value``, ``gain``, ``bias`` and ``alpha``.

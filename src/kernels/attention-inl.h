@@ -266,7 +266,8 @@ void SpreadSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, con
 }
 
 // Decides, block by block, whether zeros are looked for, and counts what was left out. After a block in which looking brought next to
-// nothing, the following ones do not look for a while.
+// nothing, the following ones do not look for a while. Which blocks share a watch must not depend on the workers: where a value is NaN,
+// it shows whether the zero weight before it was left out.
 class ZeroWatch {
  public:
   explicit ZeroWatch(bool has_zeros) : has_zeros_(has_zeros) {}

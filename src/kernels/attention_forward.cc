@@ -15,6 +15,9 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// A head is cut into spans of row blocks, so that there are about this many in a call: tasks for the workers, if they share heads.
+inline constexpr int64_t kSpans = 64;
+
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
 template <typename T>
 struct ForwardScratch {
@@ -155,35 +158,29 @@ class Forward {
         T* pack = packs[static_cast<size_t>(worker)];
         const Sequence& seq = plan_.unit_sequence(unit);
         Pack(unit, 0, seq.seen, pack);
-        const int64_t blocks = Parts(Tiles(seq.lq).parts, kBlockTiles).parts;
-        for (int64_t g = 0; g < plan_.group; ++g) {
-          ZeroWatch watch(kernels_.has_zeros);
-          for (int64_t block = 0; block < blocks; ++block) Block(unit, g, block, pack, scratch[static_cast<size_t>(worker)], watch);
-          Report(unit, g, watch);
-        }
+        for (int64_t g = 0; g < plan_.group; ++g)
+          for (int64_t span = 0; span < Spans(seq).parts; ++span) Span(unit, g, span, pack, scratch[static_cast<size_t>(worker)]);
       });
     } else {
       for (int64_t first = 0; first < units; first += wave) {
         const int64_t last = std::min(first + wave, units);
-        // Tasks of a wave: (unit, key chunk), then (unit, query head, block), the longest rows (causal) first.
-        struct Task { int64_t unit, g, block; };
-        std::vector<Task> packing, blocks;
+        // Tasks of a wave: (unit, key chunk), then (unit, query head, span), the longest rows (causal) first.
+        struct Task { int64_t unit, g, part; };
+        std::vector<Task> packing, spans;
         for (int64_t unit = first; unit < last; ++unit) {
           const Sequence& seq = plan_.unit_sequence(unit);
           for (int64_t chunk = 0; chunk < CeilDiv(seq.seen, kForwardKeys); ++chunk) packing.push_back({unit, 0, chunk});
-          for (int64_t block = Parts(Tiles(seq.lq).parts, kBlockTiles).parts - 1; block >= 0; --block)
-            for (int64_t g = 0; g < plan_.group; ++g) blocks.push_back({unit, g, block});
+          for (int64_t span = Spans(seq).parts - 1; span >= 0; --span)
+            for (int64_t g = 0; g < plan_.group; ++g) spans.push_back({unit, g, span});
         }
         parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
           const Task& task = packing[static_cast<size_t>(i)];
-          const int64_t begin = task.block * kForwardKeys;
+          const int64_t begin = task.part * kForwardKeys;
           Pack(task.unit, begin, std::min(begin + kForwardKeys, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
         });
-        parallel.run(static_cast<int64_t>(blocks.size()), [&](int64_t i, int worker) HWY_ATTR {
-          const Task& task = blocks[static_cast<size_t>(i)];
-          ZeroWatch watch(kernels_.has_zeros);
-          Block(task.unit, task.g, task.block, packs[static_cast<size_t>(task.unit - first)], scratch[static_cast<size_t>(worker)], watch);
-          Report(task.unit, task.g, watch);
+        parallel.run(static_cast<int64_t>(spans.size()), [&](int64_t i, int worker) HWY_ATTR {
+          const Task& task = spans[static_cast<size_t>(i)];
+          Span(task.unit, task.g, task.part, packs[static_cast<size_t>(task.unit - first)], scratch[static_cast<size_t>(worker)]);
         });
       }
     }
@@ -205,6 +202,20 @@ class Forward {
     const int64_t kv_head = plan_.unit_kv_head(unit);
     PackScores(plan_, seq, io_.k, kv_head, begin, end, static_cast<T>(plan_.rule.scale), pack);
     if (!ReadsValuesInPlace(seq)) PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize(plan_, seq.seen));
+  }
+
+  // The spans of a head: of row blocks, by the shape only.
+  Parts Spans(const Sequence& seq) const {
+    const int64_t blocks = Parts(Tiles(seq.lq).parts, kBlockTiles).parts;
+    return Parts(blocks, std::max<int64_t>(1, CeilDiv(blocks, CeilDiv(kSpans, plan_.units() * plan_.group))));
+  }
+
+  // One span of one query head. Its blocks share a watch: the later ones remember that zeros did not pay.
+  void Span(int64_t unit, int64_t g, int64_t span, const T* pack, ForwardScratch<T>& s) {
+    const Parts spans = Spans(plan_.unit_sequence(unit));
+    ZeroWatch watch(kernels_.has_zeros);
+    for (int64_t block = spans.begin(span); block < spans.begin(span + 1); ++block) Block(unit, g, block, pack, s, watch);
+    Report(unit, g, watch);
   }
 
   // One block of row tiles of one query head against all its keys.

@@ -2,6 +2,7 @@
 // that do not matter, decoding equal to prefill, sums that can be cut, and numbers at the edge of what floats can hold.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
@@ -27,6 +28,11 @@ template <typename T> bool same_bits(const std::vector<T>& a, const std::vector<
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
+inline bool same_counts(const std::vector<SkipCount>& a, const std::vector<SkipCount>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const SkipCount& x, const SkipCount& y) { return x.groups == y.groups && x.skipped == y.skipped; });
+}
+
 template <typename T> void expect_same_bits(const Results<T>& a, const Results<T>& b) {
   EXPECT_TRUE(same_bits(a.out, b.out)) << "out";
   EXPECT_TRUE(same_bits(a.weight_sum, b.weight_sum)) << "weight_sum";
@@ -39,6 +45,8 @@ template <typename T> void expect_same_bits(const Results<T>& a, const Results<T
   EXPECT_TRUE(same_bits(a.dgain, b.dgain)) << "dgain";
   EXPECT_TRUE(same_bits(a.dbias, b.dbias)) << "dbias";
   EXPECT_TRUE(same_bits(a.dalpha, b.dalpha)) << "dalpha";
+  EXPECT_TRUE(same_counts(a.forward_skipped, b.forward_skipped)) << "skipped in forward";
+  EXPECT_TRUE(same_counts(a.backward_skipped, b.backward_skipped)) << "skipped in backward";
 }
 
 // Rows of [B, H, L, D] (or [B, H, L] with D = 1): those of batch row b from row `first` on.

@@ -8,7 +8,11 @@
 //   out_i = sum_j dropout(w_ij) * v_j
 //
 // Softmax is the exception: w_i = softmax of scale * q_i . k_j over the visible j; it takes no gain, bias, alpha or length rule.
-// A row that sees no key gives zero, and so do its statistics and gradients.
+// A row that sees no key gives zero, and so do its statistics and gradients. A hidden key is never read: it may hold anything.
+//
+// A visible key with a weight of exactly 0 (relu and its like) is mostly computed as 0 * v_j, but left out where neighbouring rows have no
+// weight for it either. So if v_j is NaN or infinite behind such a weight, out_i may be NaN or finite; which of the two depends on the
+// input, not on the number of workers. The gradients behave alike.
 #pragma once
 
 #include <cstdint>

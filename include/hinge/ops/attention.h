@@ -7,7 +7,8 @@
 //   out_i = sum_j dropout(w_ij) * v_j
 //
 // Softmax is the exception: w_i = softmax of scale * q_i . k_j over the visible j; it takes no gain, bias, alpha or length rule.
-// CPU tensors run in the fused kernels; tensors of another device take the same computation written in ATen calls.
+// CPU tensors run in the fused kernels; tensors of another device take the same computation written in ATen calls. Hidden keys may hold
+// anything; what NaN behind a weight of exactly 0 gives is said in hinge/kernels/attention.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
