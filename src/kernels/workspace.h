@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "hwy/aligned_allocator.h"
 
@@ -11,16 +12,19 @@ namespace hinge::kernels {
 
 class Workspace {
  public:
-  // At least `bytes` bytes, aligned for every SIMD target; contents undefined; valid until the next call on this thread.
+  // At least `bytes` bytes, aligned for every SIMD target; contents undefined; valid until the next call on this thread. Throws
+  // std::bad_alloc.
   static uint8_t* get(size_t bytes) {
     Workspace& w = of_this_thread();
-    size_t peak = peak_.load();
-    while (peak < bytes && !peak_.compare_exchange_weak(peak, bytes)) {}
     if (w.size_ < bytes) {
       w.memory_.reset();
+      w.size_ = 0;
       w.memory_ = hwy::AllocateAligned<uint8_t>(bytes);
+      if (!w.memory_) throw std::bad_alloc();
       w.size_ = bytes;
     }
+    size_t peak = peak_.load();
+    while (peak < bytes && !peak_.compare_exchange_weak(peak, bytes)) {}
     return w.memory_.get();
   }
 

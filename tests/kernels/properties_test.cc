@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "bounds.h"
+#include "kernels/workspace.h"
 #include "problem.h"
 
 namespace hinge::kernels::testing {
@@ -496,6 +497,14 @@ TEST(Attention, ScratchStaysSmall) {
       EXPECT_LE(scratch, size_t{64} << 20) << workers << " workers";
     }
   }
+}
+
+// Memory that cannot be had is an exception, and the next call starts afresh.
+TEST(Attention, ScratchThatCannotBeHad) {
+  take_scratch_peak();
+  EXPECT_THROW(Workspace::get(std::numeric_limits<size_t>::max() / 2 + 1), std::bad_alloc);
+  EXPECT_EQ(take_scratch_peak(), 0u);
+  EXPECT_NE(Workspace::get(64), nullptr);
 }
 
 }  // namespace
