@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "hinge/kernels/attention.h"
@@ -94,6 +95,17 @@ struct Plan {
   double bias(int64_t head) const { return rule.bias ? rule.bias[head] : 0.0; }
   double alpha(int64_t head) const { return rule.alpha ? rule.alpha[head] : 1.0; }
 };
+
+// Backward finds the gradient of gain as a sum with gain in it, divided by gain. A head whose gain is 0, or so small that the products
+// with it are lost, runs with gain 1 instead (early), and its other gradients get the gain at last (late).
+struct SplitGain {
+  double early, late;
+};
+template <typename T>
+HWY_INLINE SplitGain Split(double gain, bool divides) {
+  const bool is_late = gain == 0 || (divides && std::abs(gain) < std::sqrt(static_cast<double>(std::numeric_limits<T>::min())));
+  return is_late ? SplitGain{1, gain} : SplitGain{gain, 1};
+}
 
 // N_i^-alpha and log N_i of neighbouring rows; N seldom changes from row to row, and alpha is mostly 0, 1/2 or 1.
 class RowLengths {

@@ -282,14 +282,13 @@ class Backward {
     }
   }
 
-  // The gradient of gain is exact at gain 0 too: such a head runs with gain 1, and only its row sums are used.
-  double EffectiveGain(int64_t head) const { return plan_.gain(head) == 0 ? 1.0 : plan_.gain(head); }
+  SplitGain GainOf(int64_t head) const { return Split<T>(plan_.gain(head), row_sums_); }
 
   void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, BackwardScratch<T>& s) {
     const int64_t pd = plan_.padded_depth, D = plan_.shape.D;
     RowLengths lengths(plan_, seq, head);
-    const double gain = EffectiveGain(head), bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
-    const bool zero_gain = plan_.gain(head) == 0;
+    const SplitGain gain = GainOf(head);
+    const double bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t);
       for (int64_t r = 0; r < PaddedRows<T>(rows); ++r) {
@@ -313,11 +312,11 @@ class Backward {
           s.log_grad[slot] = static_cast<T>(grad_log);
         } else {
           lengths.set_row(i);
-          c = gain * lengths.power();
+          c = gain.early * lengths.power();
           s.shift[slot] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
           s.grad_shift[slot] = static_cast<T>(c * (grad_sum + grad_log));
           s.log_grad[slot] = static_cast<T>(c * grad_log);
-          s.log_c[slot] = static_cast<T>(zero_gain || grad_log == 0 ? 0 : std::log(std::abs(c)));
+          s.log_c[slot] = static_cast<T>(gain.late == 0 || grad_log == 0 ? 0 : std::log(std::abs(gain.late * c)));
         }
         CopyRow(At(io_.q, seq.b, head, row), D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
         CopyRow(grad_out, D, static_cast<T>(c * inverse_keep), s.grad + slot * pd, pd);
@@ -394,6 +393,7 @@ class Backward {
   // Dropout, statistics and row sums of one block, row by row.
   void RowPasses(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
                  const TileKeys<T>* keys, BackwardScratch<T>& s) {
+    const double late_gain = GainOf(head).late;
     for (int64_t t = 0; t < tiles; ++t)
       for (int r = 0; r < keys[t].rows; ++r) {
         const int64_t n = keys[t].own[r], slot = (tile0 + t) * kTileRows + r, at = (t * kTileRows + r) * kBackwardKeys;
@@ -403,6 +403,8 @@ class Backward {
         double hg = 0, dx = 0;
         RowGradient(s.weights + at, s.slopes + at, s.raw + at, plan_.rule.dropout > 0 ? s.keep : nullptr, n, s.grad_shift[slot],
                     s.log_grad[slot], s.log_c[slot], hg, dx);
+        if (late_gain != 1)
+          for (T* run : {s.weights + at, s.slopes + at}) WriteRow<false>(run, n, static_cast<T>(late_gain), run);
         if (row_sums_) {
           sum_hg_[static_cast<size_t>(b_head * plan_.shape.Lq + row)] += hg;
           sum_dx_[static_cast<size_t>(b_head * plan_.shape.Lq + row)] += dx;
@@ -420,15 +422,14 @@ class Backward {
           if (seq.visible(i) == 0) continue;
           const size_t at = static_cast<size_t>((seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + seq.q_begin + i);
           lengths.set_row(i);
-          gain += sum_hg_[at] / EffectiveGain(head);
+          gain += sum_hg_[at];
           bias += sum_dx_[at];
           alpha -= lengths.log_n() * sum_hg_[at];
         }
       }
-      const bool zero_gain = plan_.gain(head) == 0;
-      if (io_.dgain) io_.dgain[head] = gain;
-      if (io_.dbias) io_.dbias[head] = zero_gain ? 0 : bias;
-      if (io_.dalpha) io_.dalpha[head] = zero_gain ? 0 : alpha;
+      if (io_.dgain) io_.dgain[head] = gain / GainOf(head).early;
+      if (io_.dbias) io_.dbias[head] = GainOf(head).late * bias;
+      if (io_.dalpha) io_.dalpha[head] = GainOf(head).late * alpha;
     }
   }
 

@@ -587,17 +587,16 @@ class LinearBackward : LinearOrder<T> {
       if (plan_.gain(head) == 0) continue;
       for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
         const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
-        LoadRows(cut.seq, head, i, tiles, s);
+        LoadRows(cut.seq, head, plan_.gain(head), i, tiles, s);
         Base::AddProducts(tiles, s.grad, s.q, of.rows_k + at);
         Base::AddProducts(tiles, s.q, s.grad, of.rows_v + at);
       }
     }
   }
 
-  // The gradient of gain is exact at gain 0 too: such a head runs with gain 1, and only its row sums are used.
-  double EffectiveGain(int64_t head) const { return plan_.gain(head) == 0 ? 1.0 : plan_.gain(head); }
+  SplitGain GainOf(int64_t head) const { return Split<T>(plan_.gain(head), row_sums_); }
 
-  void LoadRows(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
+  void LoadRows(const Sequence& seq, int64_t head, double gain, int64_t first, const Tiles& tiles, const Scratch& s) const {
     RowLengths lengths(plan_, seq, head);
     for (int64_t t = 0; t < tiles.parts; ++t) {
       for (int64_t r = 0; r < PaddedRows<T>(tiles.size(t)); ++r) {
@@ -606,7 +605,7 @@ class LinearBackward : LinearOrder<T> {
         s.dx_sum[slot] = 0;
         if (r >= tiles.size(t)) continue;
         lengths.set_row(i);
-        const double c = EffectiveGain(head) * lengths.power();
+        const double c = gain * lengths.power();
         s.shift[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
         if (io_.grad_weight_sum)
           s.grad_shift[slot] =
@@ -659,7 +658,7 @@ class LinearBackward : LinearOrder<T> {
       ParameterSums parameters;
       for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
         const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
-        LoadRows(cut.seq, head, i, tiles, s);
+        LoadRows(cut.seq, head, GainOf(head).early, i, tiles, s);
         if (sum)
           Base::Multiply(tiles, s.grad, sum, s.dq, NR, kTileRows * pd, pd);
         else
@@ -675,6 +674,11 @@ class LinearBackward : LinearOrder<T> {
   // A group and its chunk, in the quadratic order.
   void Pairs(const LinearCut& cut, int64_t head, int64_t c, int64_t first, const Tiles& tiles, const Scratch& s) const {
     TileKeys<T> keys;
+    const double late_gain = GainOf(head).late;
+    const auto multiply_late = [&](T* tile) {
+      for (int r = 0; r < keys.rows && late_gain != 1; ++r)
+        WriteRow<false>(tile + r * kBackwardKeys, keys.own[r], static_cast<T>(late_gain), tile + r * kBackwardKeys);
+    };
     for (int64_t t = 0; t < tiles.parts; ++t)
       for (int64_t k = cut.chunk_begin(c); k < cut.chunk_end(c); k += kBackwardKeys) {
         const int64_t slot = t * kTileRows, at = k - cut.chunk_begin(c);
@@ -684,9 +688,11 @@ class LinearBackward : LinearOrder<T> {
         Base::AddWeighted(keys, s.dx, s.k_panels + at * NR, cut.chunk * NR, s.dq + slot * pd);
         if (row_sums_)
           for (int r = 0; r < keys.rows; ++r) s.dx_sum[slot + r] += SumOfRun(s.dx + r * kBackwardKeys, keys.own[r]);
-        if (plan_.gain(head) == 0) continue;
+        if (late_gain == 0) continue;
+        multiply_late(s.dx);
         Base::AddSpread(keys, s.dx, s.q.rows + slot * pd, s.dk + at * NR, PanelSize(cut));
         Base::ScoreRun(keys, s.q.rows + slot * pd, s.k_scores + at * D, s.shift + slot, s.scores);
+        multiply_late(s.scores);
         Base::AddSpread(keys, s.scores, s.grad.rows + slot * pd, s.dv + at * NR, PanelSize(cut));
       }
   }
@@ -702,7 +708,7 @@ class LinearBackward : LinearOrder<T> {
         if (value_sum) dx += DotPadded(s.grad.rows + slot * pd, value_sum, pd);
         const double hg = DotPadded(s.q.rows + slot * pd, s.dq + slot * pd, pd) + static_cast<double>(s.shift[slot]) * dx;
         lengths.set_row(first + tiles.begin(t) + r);
-        sums.gain += hg / EffectiveGain(head);
+        sums.gain += hg;
         sums.bias += dx;
         sums.alpha -= lengths.log_n() * hg;
       }
@@ -715,7 +721,7 @@ class LinearBackward : LinearOrder<T> {
         if (plan_.gain(head) == 0)
           std::fill_n(dq, D, T{0});
         else
-          WriteRow<false>(s.dq + (t * kTileRows + r) * pd, D, static_cast<T>(plan_.rule.scale), dq);
+          WriteRow<false>(s.dq + (t * kTileRows + r) * pd, D, static_cast<T>(plan_.rule.scale * GainOf(head).late), dq);
       }
   }
 
@@ -731,10 +737,9 @@ class LinearBackward : LinearOrder<T> {
           total.bias += part.bias;
           total.alpha += part.alpha;
         }
-      const bool zero_gain = plan_.gain(head) == 0;
-      if (io_.dgain) io_.dgain[head] = total.gain;
-      if (io_.dbias) io_.dbias[head] = zero_gain ? 0 : total.bias;
-      if (io_.dalpha) io_.dalpha[head] = zero_gain ? 0 : total.alpha;
+      if (io_.dgain) io_.dgain[head] = total.gain / GainOf(head).early;
+      if (io_.dbias) io_.dbias[head] = GainOf(head).late * total.bias;
+      if (io_.dalpha) io_.dalpha[head] = GainOf(head).late * total.alpha;
     }
   }
 

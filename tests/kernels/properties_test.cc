@@ -482,6 +482,33 @@ TEST_P(EveryActivation, ZeroGain) {
   }
 }
 
+// Nor does the gradient of gain drown where gain times a gradient is too small for the type.
+TEST_P(EveryActivation, TinyGain) {
+  if (h() == Activation::softmax) GTEST_SKIP() << "softmax has no gain";
+  for (bool statistics : {false, true})
+    for (bool causal : {false, true}) {
+      Case c = base();
+      c.Hkv = 1, c.group = 3, c.Lq = 23, c.Lk = 40, c.statistics = statistics;
+      c.visibility = causal ? Visibility::causal : Visibility::all;
+      for (IdentityOrder order : {IdentityOrder::quadratic, IdentityOrder::linear}) {
+        if (order == IdentityOrder::linear && (h() != Activation::identity || statistics)) continue;
+        c.identity_order = h() == Activation::identity ? order : IdentityOrder::automatic;
+        SCOPED_TRACE(c.name());
+        Problem<float> p = make_problem<float>(c);
+        p.gain = {1e-46, -3e-30, 1.5};
+        p.point_into_own_vectors();
+        const Results<double> wanted = run_reference(p.as<double>()), bounds = error_bounds(p);
+        ASSERT_NE(wanted.dgain[0], 0);
+        for_each_simd_target([&] { expect_within(run_fast(p), wanted, bounds); });
+
+        Problem<double> p64 = p.as<double>();
+        p64.gain = {1e-310, -1e-200, 1.5};
+        p64.point_into_own_vectors();
+        expect_within(run_fast(p64), run_reference(p64.as<long double>()), error_bounds(p64));
+      }
+    }
+}
+
 // Memory grows with L D, not with L^2: the packed keys of 16,384 and their like, whatever the number of queries.
 TEST(Attention, ScratchStaysSmall) {
   for (Activation h : {Activation::relu, Activation::softmax}) {
