@@ -14,10 +14,6 @@ constexpr int64_t kCheckWholeUpTo = 256;  // rows
 constexpr int64_t kCheckedBlock = 18;     // rows in each of three blocks of a longer problem
 constexpr uint64_t kDropoutSeed = 20;
 
-bool has_exact_zeros(kernels::Activation h) {
-  return h == kernels::Activation::relu || h == kernels::Activation::relu2 || h == kernels::Activation::relu6;
-}
-
 // Largest |got - expected| as a share of the tolerance eps * 8 sqrt(L D) * (rms + |expected|): rounding errors of a sum of n terms add up
 // like sqrt(n), and each term here is itself a sum over D. One key left out would show as rms / sqrt(L), far above it. NaN is infinitely
 // wrong.
@@ -143,7 +139,7 @@ double AttentionProblem::skipped_share(const AttentionCase& which) {
 }
 
 ZeroShares AttentionProblem::zero_shares(const AttentionCase& which) const {
-  if (!has_exact_zeros(which.h)) return {};
+  if (!kernels::has_zeros(which.h)) return {};
   const int64_t heads = std::min<int64_t>(4, shape_.B * shape_.H);
   ZeroShares mean;
   for (int64_t head = 0; head < heads; ++head) {

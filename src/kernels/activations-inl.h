@@ -99,13 +99,13 @@ HWY_INLINE V NormalTail(D d, V a, V e) {
   }
 }
 
-// kHasZeros: h(x) == 0 on a whole half-line, and h'(x) == 0 wherever h(x) == 0, so that work behind a zero weight can be skipped.
+// kHasZeros: see the table.
 // kInTile: so cheap that the score tile applies it to its registers; the others get a pass of their own over the stored tile.
 // kSlope: how the backward pass comes by h'(x) once h(x) is stored.
 enum class Slope { kStored, kPositiveWeight, kOne };
 
 struct Relu {
-  static constexpr bool kHasZeros = true, kInTile = true;
+  static constexpr bool kHasZeros = scalar::Relu::kHasZeros, kInTile = true;
   static constexpr Slope kSlope = Slope::kPositiveWeight;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return MaxZero(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
@@ -115,7 +115,7 @@ struct Relu {
 };
 
 struct Relu2 {
-  static constexpr bool kHasZeros = true, kInTile = true;
+  static constexpr bool kHasZeros = scalar::Relu2::kHasZeros, kInTile = true;
   static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     const V r = Relu::value(d, x);
@@ -129,7 +129,7 @@ struct Relu2 {
 };
 
 struct Relu6 {
-  static constexpr bool kHasZeros = true, kInTile = true;
+  static constexpr bool kHasZeros = scalar::Relu6::kHasZeros, kInTile = true;
   static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     const V r = MaxZero(d, x), six = hn::Set(d, 6);
@@ -142,7 +142,7 @@ struct Relu6 {
 };
 
 struct Identity {
-  static constexpr bool kHasZeros = false, kInTile = true;
+  static constexpr bool kHasZeros = scalar::Identity::kHasZeros, kInTile = true;
   static constexpr Slope kSlope = Slope::kOne;
   template <class D, class V> static HWY_INLINE V value(D, V x) { return x; }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
@@ -152,7 +152,7 @@ struct Identity {
 };
 
 struct Sigmoid {
-  static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr bool kHasZeros = scalar::Sigmoid::kHasZeros, kInTile = false;
   static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return Logistic(d, x); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
@@ -164,7 +164,7 @@ struct Sigmoid {
 };
 
 struct Silu {
-  static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr bool kHasZeros = scalar::Silu::kHasZeros, kInTile = false;
   static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) { return hn::Mul(x, Logistic(d, x)); }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
@@ -177,7 +177,7 @@ struct Silu {
 };
 
 struct Softplus {
-  static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr bool kHasZeros = scalar::Softplus::kHasZeros, kInTile = false;
   static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V value(D d, V x) {
     return hn::Add(Relu::value(d, x), hn::Log1p(d, ExpNotPositive(d, hn::Neg(hn::Abs(x)))));
@@ -193,7 +193,7 @@ struct Softplus {
 
 // x Phi(x); Phi'(x) = exp(-x^2/2) / sqrt(2 pi)
 struct Gelu {
-  static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr bool kHasZeros = scalar::Gelu::kHasZeros, kInTile = false;
   static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V cdf(D d, V x, V& e) {
     using T = hn::TFromD<D>;
@@ -217,7 +217,7 @@ struct Gelu {
 
 // x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3)
 struct GeluTanh {
-  static constexpr bool kHasZeros = false, kInTile = false;
+  static constexpr bool kHasZeros = scalar::GeluTanh::kHasZeros, kInTile = false;
   static constexpr Slope kSlope = Slope::kStored;
   template <class D, class V> static HWY_INLINE V gate(D d, V x, V xx, V& one_minus) {
     using T = hn::TFromD<D>;

@@ -128,8 +128,22 @@ TEST_P(VectorActivation, Float64WithinBound) { check<double>(h()); }
 TEST_P(VectorActivation, Float32SpecialValues) { check_special<float>(h()); }
 TEST_P(VectorActivation, Float64SpecialValues) { check_special<double>(h()); }
 
+// What may be skipped behind a zero weight is zero: h and h', from 0 downwards.
+TEST(Activations, HasZeros) {
+  for (size_t i = 0; i < kActivationNames.size(); ++i) {
+    const auto h = static_cast<Activation>(i);
+    if (h == Activation::softmax) continue;
+    for (double x : {0.0, -1e-30, -0.5, -3.0, -1e30})
+      if (has_zeros(h)) {
+        EXPECT_EQ(reference::value(h, x), 0) << kActivationNames[i] << " " << x;
+        EXPECT_EQ(reference::slope(h, x), 0) << kActivationNames[i] << " " << x;
+      }
+    EXPECT_EQ(has_zeros(h), reference::value(h, -0.5) == 0) << kActivationNames[i];
+  }
+  EXPECT_FALSE(has_zeros(Activation::softmax));
+}
+
 TEST(Activations, NamesGoBothWays) {
-  ASSERT_EQ(kActivationNames.size(), 10u);
   for (size_t i = 0; i < kActivationNames.size(); ++i) {
     const auto h = static_cast<Activation>(i);
     EXPECT_EQ(parse_activation(activation_name(h)), h);

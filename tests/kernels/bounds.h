@@ -27,8 +27,6 @@
 
 namespace hinge::kernels::testing {
 
-inline bool has_exact_zeros(Activation h) { return h == Activation::relu || h == Activation::relu2 || h == Activation::relu6; }
-
 // What is promised of the vector functions. The value is as good as if both x and h(x) had been wrong by 4 eps, and the slope is within
 // 4 eps of its own size or of 1. Close to the smallest normal number digits may be lost.
 template <typename T> double value_error(double x, double value, double slope) {
@@ -122,7 +120,7 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
       eslope[j] = std::max(std::abs(below - slope[j]), std::abs(above - slope[j])) + 2 * curvature(h) * ex[j] + slope_error<T>(slope[j]);
       size_w[j] = c * (identity ? size_x[j] : std::abs(hj));
       ew[j] = c * (eh[j] + 4 * u * std::abs(hj));
-      const bool surely_zero = has_exact_zeros(h) && x < -ex[j];
+      const bool surely_zero = has_zeros(h) && x < -ex[j];
       if (surely_zero) continue;
       const bool lost = std::abs(hj) <= 2 * eh[j];
       elog[j] = lost ? largest_log + log_h : 2 * eh[j] / std::abs(hj) + 8 * u * (log_h + log_c + 1);

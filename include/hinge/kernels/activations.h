@@ -54,18 +54,22 @@ T sigmoid(T x) {
 }
 
 // Each class: value(x) = h(x), slope(x) = h'(x) (0 at the kinks, as PyTorch has it).
+// kHasZeros: h(x) == 0 on a whole half-line, and h'(x) == 0 wherever h(x) == 0, so that work behind a zero weight can be skipped.
 struct Relu {
+  static constexpr bool kHasZeros = true;
   template <typename T> static T value(T x) { return x > 0 || std::isnan(x) ? x : T(0); }
   template <typename T> static T slope(T x) { return x > 0 ? T(1) : T(0); }
 };
 
 struct Relu2 {
+  static constexpr bool kHasZeros = true;
   template <typename T> static T value(T x) { return Relu::value(x) * Relu::value(x); }
   template <typename T> static T slope(T x) { return 2 * Relu::value(x); }
 };
 
 // x Phi(x), Phi the normal distribution function.
 struct Gelu {
+  static constexpr bool kHasZeros = false;
   template <typename T> static T value(T x) { return x * T(0.5) * (1 + std::erf(x * T(kInvSqrt2))); }
   template <typename T> static T slope(T x) {
     return T(0.5) * (1 + std::erf(x * T(kInvSqrt2))) + x * T(kInvSqrt2Pi) * std::exp(-x * x / 2);
@@ -74,6 +78,7 @@ struct Gelu {
 
 // x/2 (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3); (1 + tanh u)/2 = sigmoid(2u).
 struct GeluTanh {
+  static constexpr bool kHasZeros = false;
   template <typename T> static T value(T x) { return x * sigmoid(twice_u(x)); }
   template <typename T> static T slope(T x) {
     const T s = sigmoid(twice_u(x));
@@ -84,26 +89,31 @@ struct GeluTanh {
 };
 
 struct Softplus {
+  static constexpr bool kHasZeros = false;
   template <typename T> static T value(T x) { return (x > 0 ? x : T(0)) + std::log1p(std::exp(-std::abs(x))); }
   template <typename T> static T slope(T x) { return sigmoid(x); }
 };
 
 struct Identity {
+  static constexpr bool kHasZeros = false;
   template <typename T> static T value(T x) { return x; }
   template <typename T> static T slope(T) { return T(1); }
 };
 
 struct Relu6 {
+  static constexpr bool kHasZeros = true;
   template <typename T> static T value(T x) { return x > 6 ? T(6) : Relu::value(x); }
   template <typename T> static T slope(T x) { return x > 0 && x < 6 ? T(1) : T(0); }
 };
 
 struct Sigmoid {
+  static constexpr bool kHasZeros = false;
   template <typename T> static T value(T x) { return sigmoid(x); }
   template <typename T> static T slope(T x) { return sigmoid(x) * (1 - sigmoid(x)); }
 };
 
 struct Silu {
+  static constexpr bool kHasZeros = false;
   template <typename T> static T value(T x) { return x * sigmoid(x); }
   template <typename T> static T slope(T x) {
     const T s = sigmoid(x);
@@ -112,4 +122,17 @@ struct Silu {
 };
 
 }  // namespace scalar
+
+// kHasZeros of an activation; softmax has none.
+constexpr bool has_zeros(Activation h) {
+  switch (h) {
+#define HINGE_HAS_ZEROS(name, cls) \
+  case Activation::name: return scalar::cls::kHasZeros;
+    HINGE_FOR_EACH_POINTWISE_ACTIVATION(HINGE_HAS_ZEROS)
+#undef HINGE_HAS_ZEROS
+    case Activation::softmax: break;
+  }
+  return false;
+}
+
 }  // namespace hinge::kernels
