@@ -12,7 +12,7 @@ class AttentionStatistics(NamedTuple):
 
     weight_sum: torch.Tensor  #: [B, Hq, Lq], sum_j w_ij
     weight_log: torch.Tensor  #: [B, Hq, Lq], sum_j w_ij log |w_ij|
-    zero_share: torch.Tensor  #: [B, Hq, Lq], share of the visible keys with w_ij == 0
+    zero_share: torch.Tensor  #: [B, Hq, Lq], share of the visible keys with w_ij == 0; of softmax over more than 256 keys a lower bound
     skipped_share: torch.Tensor  #: [B, Hq], share of the work behind a relu-like h that exact zeros saved
 
 

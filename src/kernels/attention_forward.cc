@@ -1,4 +1,7 @@
 // Forward attention: scores, activation and weighted sum, tile by tile; no L x L array.
+//
+// The micro-kernels work on panels of two vectors. Where D is a multiple of that (on AVX2 of 16 floats or 8 doubles), results and the
+// values of short sequences stay where the caller has them; other widths go through padded copies.
 #include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE

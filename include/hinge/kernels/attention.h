@@ -99,7 +99,8 @@ struct AttentionForward {
   // Optional, contiguous [B, Hq, Lq]. With w the weights as above and sums over the visible keys:
   T* weight_sum = nullptr;   // sum_j w_ij
   T* weight_log = nullptr;   // sum_j w_ij log |w_ij|, 0 log 0 = 0
-  T* zero_share = nullptr;   // share of the visible keys with h(x_ij) == 0 (of softmax: w_ij == 0)
+  T* zero_share = nullptr;   // share of the visible keys with h(x_ij) == 0. Of softmax: where e^(x_ij - max) is 0 in this type, max over
+                             // the keys up to the end of j's block of 256 only: with more keys, a lower bound of the share with w_ij == 0
   T* lse = nullptr;          // softmax only: log sum_j exp(scale * q_i . k_j); required for a later backward. -inf if no key is seen.
 
   SkipCount* skipped = nullptr;  // optional, [B * Hq]; of a jagged batch all sequences together
