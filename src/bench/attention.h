@@ -1,8 +1,8 @@
 // Measures the attention kernels: every case is checked against the reference first, then all are timed in turn, round after round, the
 // FMA peak and oneDNN's sgemm among them, so that a machine that changes its speed changes all of them alike.
 //
-// Legend: B batch, H heads, L length, D head width. Flops counted: 4 B H L^2 D forward, 10 B H L^2 D backward (the recomputed scores
-// of the backward are not counted), the same for causal and for the linear order: rates compare times, not work.
+// Legend: B batch, H heads, L length, D head width. Flops counted: 4 B H L^2 D forward (two products), 10 B H L^2 D backward (five, the
+// recomputed scores among them), the same for causal and for the linear order: rates compare times, not work.
 #pragma once
 
 #include <cstdint>
