@@ -158,12 +158,13 @@ void translate_lines(const decode::Translator& translator, const Input& input, b
 }
 
 // A part of a document is translated as one: its translation stands in the place of its first line, the other lines are empty.
-void translate_documents(const decode::Translator& translator, const text::Vocabulary& vocabulary, int64_t document_tokens,
-                         const Input& input, bool several, Output& output) {
+void translate_documents(const decode::Translator& translator, const train::LoadedTranslation& loaded, const Input& input, bool several,
+                         Output& output) {
   const std::vector<std::string_view>& lines = input.lines();
   std::vector<int64_t> tokens;
-  for (const std::string_view line : lines) tokens.push_back(static_cast<int64_t>(vocabulary.encode(line).size()));
-  const std::vector<decode::DocumentPart> parts = decode::cut_documents(lines, tokens, document_tokens);
+  for (const std::string_view line : lines) tokens.push_back(static_cast<int64_t>(loaded.vocabulary.encode(line).size()));
+  const int64_t most = decode::longest_source(loaded.config.data.corpus.document_tokens, loaded.source_tokens, loaded.target_tokens);
+  const std::vector<decode::DocumentPart> parts = decode::cut_documents(lines, tokens, most);
   std::vector<decode::Source> sources;
   for (const decode::DocumentPart& part : parts) {
     try {
@@ -268,8 +269,7 @@ int run_translate(const TranslateOptions& options) {
     translate_po(translator, options);
     return 0;
   }
-  const int64_t document_tokens = loaded.config.data.corpus.document_tokens;
-  if (options.document && document_tokens == 0)
+  if (options.document && loaded.config.data.corpus.document_tokens == 0)
     throw UsageError(options.model.run + " was trained on single sentences (data.document_tokens is 0): it takes no --document");
   if (options.files.empty() && ::isatty(STDIN_FILENO) != 0) {
     if (options.document || !options.out.empty()) throw UsageError("--document and --out need files, or text through a pipe");
@@ -279,7 +279,7 @@ int run_translate(const TranslateOptions& options) {
   const Input input(options.files.empty() ? std::vector<std::string>{"-"} : options.files);
   Output output(options.out);
   if (options.document)
-    translate_documents(translator, loaded.vocabulary, document_tokens, input, several, output);
+    translate_documents(translator, loaded, input, several, output);
   else
     translate_lines(translator, input, several, output);
   output.finish();

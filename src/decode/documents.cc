@@ -4,6 +4,10 @@
 
 namespace hinge::decode {
 
+int64_t longest_source(int64_t document_tokens, int64_t source_tokens, int64_t target_tokens) {
+  return target_tokens > source_tokens ? document_tokens * source_tokens / target_tokens : document_tokens;
+}
+
 std::vector<DocumentPart> cut_documents(const std::vector<std::string_view>& lines, const std::vector<int64_t>& tokens, int64_t most) {
   std::vector<DocumentPart> parts;
   int64_t room = -1;  // of the last part; below 0: it is closed

@@ -55,3 +55,5 @@ LoadedTranslation load_translation(const std::string& run, Which which, std::vec
 }
 
 }  // namespace hinge::train
+  if (const auto text = loaded.checkpoint.state.find("text"); text != loaded.checkpoint.state.end())
+    loaded.source_tokens = text->at(1).get<int64_t>(), loaded.target_tokens = text->at(2).get<int64_t>();

@@ -17,7 +17,8 @@ struct LoadedTranslation {
   text::Vocabulary vocabulary;
   std::unique_ptr<models::Seq2Seq> model;
   Checkpoint checkpoint;
-  bool averaged = false;  // its weights are the mean of several checkpoints
+  bool averaged = false;                         // its weights are the mean of several checkpoints
+  int64_t source_tokens = 0, target_tokens = 0;  // of the training text
 };
 
 // best: of the lowest validation loss, be it a checkpoint or the mean that a finished run has made. `notes`: what was passed over on the

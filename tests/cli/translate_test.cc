@@ -229,6 +229,30 @@ TEST_F(Translation, OfDocumentsKeepsTheirLines) {
   EXPECT_TRUE(complains("single sentences")) << err_;
 }
 
+// Translations twice as long as their sources: training closes parts by the target, and translating must come to the same parts.
+TEST_F(Translation, OfDocumentsCutsAsInTraining) {
+  std::string source, target;
+  for (int i = 0; i < 60; ++i) {
+    const auto word = static_cast<size_t>(i % 8);
+    source += kWords[word] + "\n" + (i % 20 == 19 ? "\n" : "");
+    target += kOthers[word] + " " + kOthers[7 - word] + "\n" + (i % 20 == 19 ? "\n" : "");
+  }
+  put("double.en", source), put("double.de", target);
+  ASSERT_EQ(run("train " + path("document.toml") + " --out " + path("double") + " --set data.train=double --set data.valid=double" +
+                " --set data.vocabulary.size=40 --set optim.steps=1"),
+            0)
+      << err_;
+  const auto parts = [&] {  // the number before " parts of documents"
+    const size_t end = err_.find(" parts of documents"), begin = err_.find_last_not_of("0123456789", end - 1) + 1;
+    return end == std::string::npos ? 0 : std::stoi(err_.substr(begin, end - begin));
+  };
+  const int trained = parts();
+  ASSERT_EQ(run("translate " + path("double") + " " + path("double.en") + " --document --beam 1 --max-length 1"), 0) << err_;
+  EXPECT_GT(trained, 3) << "not a part for each document";
+  EXPECT_GE(parts(), trained) << err_;
+  EXPECT_LE(parts(), trained * 3 / 2) << err_;
+}
+
 TEST_F(Translation, FillsCatalogues) {
   const std::string header =
       "# a comment\nmsgid \"\"\nmsgstr \"\"\n\"Language: de\\n\"\n\"MIME-Version: 1.0\\n\"\n"

@@ -13,5 +13,11 @@ TEST(Documents, AreCutAtSentenceEndsAndBlankLines) {
   EXPECT_TRUE(cut_documents({"", ""}, {0, 0}, 10).empty());
 }
 
+TEST(Documents, AreCutShorterWhereTheTranslationIsLonger) {
+  EXPECT_EQ(longest_source(512, 1000, 1150), 445) << "about 512 tokens in the other language";
+  EXPECT_EQ(longest_source(512, 1000, 1000), 512);
+  EXPECT_EQ(longest_source(512, 1150, 1000), 512) << "the source itself has no more";
+}
+
 }  // namespace
 }  // namespace hinge::decode
