@@ -49,11 +49,11 @@ LoadedTranslation load_translation(const std::string& run, Which which, std::vec
       loaded.checkpoint = *last.found, loaded.averaged = true;
   }
   require_vocabulary(loaded.vocabulary, loaded.checkpoint, run);
+  if (const auto text = loaded.checkpoint.state.find("text"); text != loaded.checkpoint.state.end())
+    loaded.source_tokens = text->at(1).get<int64_t>(), loaded.target_tokens = text->at(2).get<int64_t>();
   loaded.model = std::make_unique<models::Seq2Seq>(loaded.config.model, 0);
   load_weights(loaded.checkpoint.file(loaded.averaged ? kAveraged : "weights.safetensors"), loaded.model->parameters());
   return loaded;
 }
 
 }  // namespace hinge::train
-  if (const auto text = loaded.checkpoint.state.find("text"); text != loaded.checkpoint.state.end())
-    loaded.source_tokens = text->at(1).get<int64_t>(), loaded.target_tokens = text->at(2).get<int64_t>();
