@@ -88,7 +88,7 @@ int64_t steps_of(text::Batches& batches, double epochs, int64_t accumulate) {
 
 // ---- the config
 
-// What can be checked before the text is read.
+// What can be checked before the text is read, which takes a while.
 void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
   const TranslationOptimConfig& optim = config.optim;
   const TranslationRunConfig& train = config.train;
@@ -108,6 +108,13 @@ void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
   require(train.keep >= 1 && train.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
   require(train.average >= 0 && train.bleu_sentences >= 0, "train.average and train.bleu_sentences cannot be negative");
   require(train.bleu_sentences == 0 || bleu, "train.bleu_sentences needs decoding, which is not at hand here: set it to 0");
+  models::Seq2SeqConfig model = config.model;
+  if (model.vocabulary == 0) model.vocabulary = 1;  // stands for the number that is not known yet
+  models::resolved(model);
+  const text::CorpusOptions& corpus = config.data.corpus;
+  const int64_t longest = corpus.document_tokens > 0 ? corpus.document_tokens : corpus.longest;
+  require(longest <= model.max_length, fmt::format("model.max_length {} is less than data.{} {}", model.max_length,
+                                                   corpus.document_tokens > 0 ? "document_tokens" : "longest_tokens", longest));
 }
 
 TranslationTrainConfig resolve(TranslationTrainConfig config, const RunText& data) {
@@ -116,10 +123,6 @@ TranslationTrainConfig resolve(TranslationTrainConfig config, const RunText& dat
           fmt::format("model.vocabulary is {}, but the vocabulary has {} tokens (0 takes their number)", config.model.vocabulary, size));
   config.model.vocabulary = size;
   config.model = models::resolved(config.model);
-  const text::CorpusOptions& corpus = config.data.corpus;
-  const int64_t longest = corpus.document_tokens > 0 ? corpus.document_tokens : corpus.longest;
-  require(longest <= config.model.max_length, fmt::format("model.max_length {} is less than data.{} {}", config.model.max_length,
-                                                          corpus.document_tokens > 0 ? "document_tokens" : "longest_tokens", longest));
   if (!config.optim.steps) {
     text::Batches batches(data.train, batch_options(config, /*training=*/true));
     config.optim.steps = steps_of(batches, config.optim.epochs, config.optim.accumulate);

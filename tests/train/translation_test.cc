@@ -257,7 +257,9 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.corpus.longest = 65; }), {"model.max_length 64", "data.longest_tokens 65"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere"; }), {"nowhere"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.vocabulary.size = 30000; }), {"30000"}));
-  EXPECT_TRUE(mentions(message([](Config& c) { c.model.attention = "rleu"; }), {"rleu"}));
+  // The model's, before the text is looked for.
+  EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere", c.model.attention = "rleu"; }), {"rleu"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere", c.model.max_length = 59; }), {"model.max_length 59"}));
   EXPECT_TRUE(mentions(error_of([&] { resume("nothing", -1, 1); }), {path("nothing"), "not a run"}));
 }
 
