@@ -13,11 +13,15 @@ namespace {
 bool is_key(char32_t c) { return is_letter(c) || is_digit(c); }
 bool is_capital(char32_t c) { return lower_case(c) != c; }
 
+constexpr auto kMostSpaces = 4;  // of a label of up to five words
+bool is_short(std::string_view label) { return std::count(label.begin(), label.end(), ' ') <= kMostSpaces; }
+
 struct Mark {
   size_t at = 0;
   bool starts_word = false;
   bool bracketed = false;      // "(_F)"
-  std::string_view word = {};  // that holds the mark
+  std::string_view word = {};  // that holds the mark, between spaces
+  std::string_view name = {};  // the letters, digits and underscores around the mark, with it
 };
 
 bool begins_entity(std::string_view text, size_t ampersand) {
@@ -39,7 +43,8 @@ std::optional<Mark> find_mark(std::string_view text, char marker) {
       size_t next = at;
       const char32_t after = at < text.size() ? next_code_point(text, next) : ' ';
       if (after == c) return {};  // doubled: the sign itself, or an identifier
-      const bool plain = marker == '&' && (begins_entity(text, start) || (is_capital(before) && is_capital(after)));  // "&amp;", "AT&T"
+      const bool plain = before == '<' || before == '*' ||  // "%<_Atomic%>", "*_tz()"
+                         (marker == '&' && (begins_entity(text, start) || (is_capital(before) && is_capital(after))));  // "&amp;", "AT&T"
       if (is_key(after) && !plain) {
         if (found) return {};
         found = {.at = start,
@@ -53,6 +58,12 @@ std::optional<Mark> find_mark(std::string_view text, char marker) {
   const size_t space_before = text.find_last_of(" \n\t", found->at), space_after = text.find_first_of(" \n\t", found->at);
   const size_t begin = space_before == std::string_view::npos ? 0 : space_before + 1;
   found->word = text.substr(begin, (space_after == std::string_view::npos ? text.size() : space_after) - begin);
+  size_t first = begin, last = found->at + 1;
+  for (size_t at = begin; at < found->at;)
+    if (const char32_t c = next_code_point(text, at); !is_key(c) && c != '_') first = at;
+  for (size_t at = last; at < begin + found->word.size(); last = at)
+    if (const char32_t c = next_code_point(text, at); !is_key(c) && c != '_') break;
+  found->name = text.substr(first, last - first);
   return found;
 }
 
@@ -63,6 +74,13 @@ bool is_plain_word(std::string_view word, char marker) {
   points.resize(points.find_last_not_of(U".…:,;!?") + 1);
   const auto others = std::count_if(points.begin(), points.end(), [](char32_t c) { return !is_letter(c) && c != '-'; });
   return others == 1 && points.find(static_cast<char32_t>(marker)) != std::u32string::npos;
+}
+
+// Whether the first letter or digit is a small letter.
+bool begins_small(std::string_view text) {
+  for (size_t at = 0; at < text.size();)
+    if (const char32_t c = next_code_point(text, at); is_key(c)) return is_letter(c) && !is_capital(c);
+  return false;
 }
 
 std::string without(std::string_view text, const Mark& mark) {
@@ -82,7 +100,8 @@ HotKey take_hot_key(std::string_view label, const FormatSyntax& format) {
   for (const char marker : {'_', '&'}) {
     const std::optional<Mark> mark = find_mark(label, marker);
     if (!mark) continue;
-    if (!mark->starts_word && (std::count(label.begin(), label.end(), ' ') > 4 || !is_plain_word(mark->word, marker))) continue;
+    if (!mark->starts_word && (!is_short(label) || !is_plain_word(mark->word, marker))) continue;
+    if (!mark->bracketed && (begins_small(label.substr(0, mark->at)) || (format.percent && begins_small(mark->name)))) continue;
     std::string bare = without(label, *mark);
     if (!same_format_codes(label, bare, format)) continue;  // part of a code
     size_t at = mark->at + 1;
@@ -113,7 +132,8 @@ std::string put_hot_key(std::string_view label, char marker, char32_t key) {
 void remove_hot_keys(std::string& source, std::string& target) {
   for (const char marker : {'_', '&'}) {
     const std::optional<Mark> from = find_mark(source, marker), to = find_mark(target, marker);
-    const bool both = from && to && from->word != to->word;
+    const bool same = from && to && from->name == to->name && !from->bracketed, both = from && to && !same;
+    if (same && (!is_short(source) || begins_small(from->name))) continue;
     std::string bare_source = source, bare_target = target;
     if (from && (from->starts_word || both)) bare_source = without(source, *from);
     if (to && (to->starts_word || both)) bare_target = without(target, *to);

@@ -197,6 +197,37 @@ TEST(HotKeys, RemovedFromBothSides) {
   EXPECT_EQ(removed("__FILE__", "__FILE__"), "__FILE__ / __FILE__");
   EXPECT_EQ(removed("Cut &amp; paste", "Kopieren &amp; Einfügen"), "Cut &amp; paste / Kopieren &amp; Einfügen");
   EXPECT_EQ(removed("Find & Replace", "Suchen && Ersetzen"), "Find & Replace / Suchen && Ersetzen");
+  EXPECT_EQ(removed("_Do not show this message again", "Diese _Meldung nicht mehr anzeigen"),
+            "Do not show this message again / Diese Meldung nicht mehr anzeigen");
+}
+
+TEST(HotKeys, NamesWithASignInFrontAreNone) {
+  const auto stays = [](const std::string& source, const std::string& target) {
+    std::string from = source, to = target;
+    remove_hot_keys(from, to);
+    return from == source && to == target;
+  };
+  EXPECT_TRUE(stays("symbol _start not found", "Symbol _start nicht gefunden"));
+  EXPECT_TRUE(stays("pass &ptr to the function", "der Funktion &ptr übergeben"));
+  EXPECT_TRUE(stays("_Pragma takes a parenthesized string literal", "_Pragma nimmt ein geklammertes Zeichenkettenliteral"));
+  EXPECT_TRUE(stays("%<_Atomic%> qualified type", "%<_Atomic%>-qualifizierter Typ"));
+  EXPECT_TRUE(stays("Use *_tz() function", "Die *_tz()-Funktion verwenden"));
+  EXPECT_TRUE(stays("no _start in it", "darin ist kein _start-Symbol"));
+  EXPECT_TRUE(stays("gtk_init() failed", "gtk_init schlug fehl"));
+  std::string source = "_Name:", target = "_Name:";
+  remove_hot_keys(source, target);
+  EXPECT_EQ(source + target, "Name:Name:") << "this is a label";
+
+  const FormatSyntax c{.percent = true};
+  for (const char* text : {"No %s for symbol _start", "Pass &ptr to %s", "Read file_name %s", "%<_Atomic%> in %s"})
+    EXPECT_EQ(take_hot_key(text, c).marker, 0) << text;
+  for (const char* text : {"symbol _start not found", "pass &ptr to the function", "no file_name given", "%<_Atomic%> in a declaration"})
+    EXPECT_EQ(take_hot_key(text).marker, 0) << text;
+  for (const char* text :
+       {"_Redo %s", "Select File _Type (%s)", "E_xit %s", "_Detect automatically (currently %d × %d ppi)", "%s 表示(_v)"})
+    EXPECT_EQ(take_hot_key(text, c).marker, '_') << text;
+  EXPECT_EQ(take_hot_key("_hours").label, "hours");
+  EXPECT_EQ(take_hot_key("Import data and settings from _older programs").label, "Import data and settings from older programs");
 }
 
 TEST(HotKeys, TakenAndPutBack) {
