@@ -29,27 +29,43 @@ ParallelText read_files(const TextSource& source, const std::string& name) {
   return read_parallel(source_path, target_path, options);
 }
 
-}  // namespace
-
-ParallelText read_text(const TextSource& source, Part part) {
-  if (source.longest < 1) throw std::runtime_error(fmt::format("longest {} is not allowed: give at least 1", source.longest));
-  if (source.kind == "files")
-    return read_files(source, part == Part::train ? source.train : part == Part::valid ? source.valid : source.test);
-  if (source.kind != "catalogues")
-    throw std::runtime_error(fmt::format("kind '{}' of text is unknown; allowed: catalogues, files", source.kind));
+CatalogueText read_machine(const TextSource& source) {
   CatalogueOptions options;
   if (!source.path.empty()) options.root = source.path;
   options.pair = source.pair;
   options.on_error = parse_on_error(source.on_error);
   options.longest = source.longest;
   options.held_out = source.held_out;
-  CatalogueText text = read_catalogues(options);
-  ParallelText chosen = std::move(part == Part::train ? text.train : part == Part::valid ? text.valid : text.test);
-  chosen.skipped = std::move(text.skipped);
-  if (chosen.documents.empty())
-    throw TextError(options.root, 0,
-                    fmt::format("has too few messages for {}: none is held out; install more programs, or set held_out", options.pair));
-  return chosen;
+  return read_catalogues(options);
+}
+
+ParallelText take(ParallelText& part, const TextSource& source) {
+  if (part.documents.empty())
+    throw TextError(source.path.empty() ? CatalogueOptions().root : source.path, 0,
+                    fmt::format("has too few messages for {}: none is held out; install more programs, or set held_out", source.pair));
+  return std::move(part);
+}
+
+// Whether it is files; throws for what is neither.
+bool from_files(const TextSource& source) {
+  if (source.longest < 1) throw std::runtime_error(fmt::format("longest {} is not allowed: give at least 1", source.longest));
+  if (source.kind != "files" && source.kind != "catalogues")
+    throw std::runtime_error(fmt::format("kind '{}' of text is unknown; allowed: catalogues, files", source.kind));
+  return source.kind == "files";
+}
+
+}  // namespace
+
+ParallelText read_text(const TextSource& source, Part part) {
+  if (from_files(source)) return read_files(source, part == Part::train ? source.train : part == Part::valid ? source.valid : source.test);
+  CatalogueText text = read_machine(source);
+  return take(part == Part::train ? text.train : part == Part::valid ? text.valid : text.test, source);
+}
+
+TrainingText read_training_text(const TextSource& source) {
+  if (from_files(source)) return {read_files(source, source.train), read_files(source, source.valid), {}};
+  CatalogueText text = read_machine(source);
+  return {take(text.train, source), take(text.valid, source), std::move(text.skipped)};
 }
 
 }  // namespace hinge::text

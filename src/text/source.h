@@ -34,4 +34,11 @@ struct TextSource {
 // Throws TextError for files, std::runtime_error for a mistake in `source`.
 ParallelText read_text(const TextSource& source, Part part);
 
+// What training needs, read once.
+struct TrainingText {
+  ParallelText train, valid;
+  Counts skipped;  // of catalogues, which are split after messages were left out
+};
+TrainingText read_training_text(const TextSource& source);
+
 }  // namespace hinge::text

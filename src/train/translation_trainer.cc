@@ -44,8 +44,8 @@ text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text
 // `stored`: the vocabulary that the run has already.
 RunText read_run_text(const TranslationTrainConfig& config, const std::optional<text::Vocabulary>& stored,
                       const support::ProgressOutput& output) {
-  const text::ParallelText train = text::read_text(config.data.source, text::Part::train);
-  const text::ParallelText valid = text::read_text(config.data.source, text::Part::valid);
+  const auto [train, valid, skipped] = text::read_training_text(config.data.source);
+  if (!skipped.empty()) output.write(fmt::format("catalogues: left out: {}\n", text::describe(skipped)));
   const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train, output);
   RunText data{vocabulary, nullptr, nullptr, {}, {}};
   const auto encode = [&](const char* name, const text::ParallelText& text) {

@@ -7,6 +7,7 @@
 #include "text/hot_keys.h"
 #include "text/mo_file.h"
 #include "text/plural_forms.h"
+#include "text/source.h"
 #include "writers.h"
 
 namespace hinge::text {
@@ -94,6 +95,22 @@ TEST(Catalogues, CleansMessages) {
   std::vector<Pair> turned = all_pairs(read_catalogues(options));
   for (Pair& pair : turned) std::swap(pair.source, pair.target);
   EXPECT_EQ(turned, all_pairs(text));
+}
+
+TEST(Catalogues, WhatIsLeftOutIsCountedOnceForTheirParts) {
+  const Temporary folder;
+  std::vector<std::pair<std::string, std::string>> messages = {{"", kHeader}, {"Read %s", "Lies %d"}};
+  for (char a = 'a'; a <= 'z'; ++a)
+    for (char b = 'a'; b <= 'f'; ++b) messages.emplace_back("word "s + a + b, "Wort "s + b + a);
+  folder.write("de/LC_MESSAGES/one.mo", mo_file(messages));
+  TextSource source;
+  source.path = folder.path(), source.held_out = 0.2;
+  const TrainingText text = read_training_text(source);
+  EXPECT_EQ(text.skipped, (Counts{{"with other format codes", 1}}));
+  EXPECT_EQ(text.train.skipped, Counts());
+  EXPECT_EQ(text.valid.skipped, Counts());
+  EXPECT_EQ(text.valid.pairs(), read_text(source, Part::valid).pairs());
+  EXPECT_GT(text.train.pairs(), text.valid.pairs());
 }
 
 TEST(Catalogues, TwoLanguagesMeetInTheMessagesOfBoth) {
