@@ -44,6 +44,14 @@ inline void check_range(const char* op, const char* name, const at::Tensor& numb
   TORCH_CHECK(low >= 0 && high < end, op, ": ", name, " must be in [0, ", end, "), got ", low < 0 ? low : high);
 }
 
+// Where sequences that follow one another begin, and the end of the last: from 0, never decreasing.
+inline void check_offsets(const char* op, const char* name, const at::Tensor& offsets) {
+  const at::Tensor bounds = offsets.contiguous();
+  const int64_t* begin = bounds.data_ptr<int64_t>();
+  TORCH_CHECK(bounds.numel() >= 1 && begin[0] == 0 && std::is_sorted(begin, begin + bounds.numel()), op, ": ", name,
+              " must start with 0 and never decrease");
+}
+
 inline void check_dropout(const char* op, double dropout) {
   TORCH_CHECK(dropout >= 0 && dropout < 1, op, ": dropout must be in [0, 1), got ", dropout);
 }

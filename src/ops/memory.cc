@@ -309,6 +309,8 @@ Tensor visible_slots(const Tensor& readers, const Tensor& slots, bool causal) {
   constexpr const char* op = "hinge::visible_slots";
   check_integers(op, "readers", readers, -1);
   check_integers(op, "slots", slots, readers.numel());
+  check_offsets(op, "readers", readers);
+  check_offsets(op, "slots", slots);
   const Tensor q = readers.contiguous(), k = slots.contiguous();
   const int64_t sequences = q.numel() - 1;
   const Tensor visible = at::empty({q[sequences].item<int64_t>()}, at::kDouble);

@@ -288,6 +288,13 @@ TEST(Memory, ErrorsNameTheShapes) {
               reluformer_regulariser(leaf({1, 2, 3}, 1), leaf({1, 2, 3}, 2), at::ones({2}, at::kDouble));
             }).find("visible float64 [T]"),
             std::string::npos);
+  const auto error_of_slots = [](std::vector<int64_t> readers, std::vector<int64_t> slots) {
+    return error_of([&] { visible_slots(at::tensor(readers, at::kLong), at::tensor(slots, at::kLong), true); });
+  };
+  for (const std::vector<int64_t>& wrong : {std::vector<int64_t>{0, 900, 3}, {-5, 1, 3}, {1, 2, 3}})
+    EXPECT_EQ(error_of_slots(wrong, {0, 1, 2}), "hinge::visible_slots: readers must start with 0 and never decrease");
+  EXPECT_EQ(error_of_slots({}, {}), "hinge::visible_slots: readers must start with 0 and never decrease");
+  EXPECT_EQ(error_of_slots({0, 1, 3}, {0, 2, 1}), "hinge::visible_slots: slots must start with 0 and never decrease");
 }
 
 }  // namespace
