@@ -185,6 +185,16 @@ Tensor for_query_heads(const Tensor& tensor, const AttentionProblem& problem) {
   return heads.masked_fill(j >= problem.key_lengths.to(tensor.device()).view({-1, 1, 1, 1}), 0);
 }
 
+// a @ b, a [..., R, S] with zeros where `visible` is false, b [..., S, D]. What row r does not see does not show in it, whatever it holds
+// (0 * NaN would be NaN).
+Tensor product_of_visible(const AttentionProblem& problem, const Tensor& a, const Tensor& visible, const Tensor& b) {
+  const bool hides = problem.shape.causal || problem.key_lengths.defined() || problem.q_offsets.defined();
+  const Tensor finite = hides ? at::isfinite(b) : Tensor();
+  if (!hides || finite.all().item<bool>()) return at::matmul(a, b);
+  const Tensor seen = at::matmul(visible.to(a.scalar_type()), finite.logical_not().to(a.scalar_type())) > 0;
+  return at::where(seen, at::matmul(a, b), at::matmul(a, b.masked_fill(finite.logical_not(), 0)));
+}
+
 Tensor dropped(const Tensor& tensor, const Tensor& m) { return m.defined() ? tensor * m : tensor; }
 
 Weights weights(const AttentionProblem& problem, const Tensor& q, const Tensor& k) {
@@ -195,8 +205,8 @@ Weights weights(const AttentionProblem& problem, const Tensor& q, const Tensor& 
   const auto per_head = [&](const Tensor& values) { return values.to(q.device(), q.scalar_type()).view({1, -1, 1, 1}); };
   r.x = at::matmul(q, for_query_heads(k, problem).transpose(2, 3)) * rule.scale;
   if (rule.h == Activation::softmax) {
-    // A row that sees nothing is zero below; the lowest finite number in place of -inf keeps NaN out of it.
-    const Tensor masked = at::where(visible, r.x, at::full({}, std::numeric_limits<float>::lowest(), q.options()));
+    // A row that sees nothing is NaN here and zero in the next line.
+    const Tensor masked = at::where(visible, r.x, at::full({}, -std::numeric_limits<double>::infinity(), q.options()));
     r.w = at::where(visible, at::softmax(masked, -1), at::zeros({}, q.options()));
     r.h = r.w;
     r.c = at::ones({1}, q.options());
@@ -233,7 +243,8 @@ AttentionOutputs attention_forward_composite(const Tensor& q, const Tensor& k, c
   const AttentionProblem problem = check_attention(q, k, v, options);
   const Weights r = weights(problem, q, k);
   const Tensor& visible = r.visibility.visible;
-  const Tensor out = empty_in_order_of(q).copy_(at::matmul(dropped(r.w, r.m), for_query_heads(v, problem)));  // [B, Hq, Lq, D]
+  const Tensor out =
+      empty_in_order_of(q).copy_(product_of_visible(problem, dropped(r.w, r.m), visible, for_query_heads(v, problem)));  // [B, Hq, Lq, D]
   const Tensor none = at::empty({0}, q.options());
   Tensor lse = none.clone();
   if (problem.rule.h == Activation::softmax)
@@ -263,11 +274,13 @@ AttentionGradients attention_backward_composite(const Tensor& q, const Tensor& k
     G = G + inputs.grad_weight_log.unsqueeze(-1) * (log_abs(r.c) + log_abs(r.h) + 1).masked_fill(r.h == 0, 0);
   G = at::where(visible, G, at::zeros({}, q.options()));
 
-  const Tensor dv = at::matmul(dropped(r.w, r.m).transpose(2, 3), grad_out);
-  const Tensor dx = rule.h == Activation::softmax ? r.w * (G - (r.w * G).sum(-1, /*keepdim=*/true))
-                                                  : at::where(visible, r.c * slope(rule.h, r.x) * G, at::zeros({}, q.options()));
-  const Tensor dq = at::matmul(dx, for_query_heads(k, problem)) * rule.scale;
-  const Tensor dk = at::matmul(dx.transpose(2, 3), q) * rule.scale;
+  const Tensor seen_by = visible.transpose(2, 3);
+  const Tensor dv = product_of_visible(problem, dropped(r.w, r.m).transpose(2, 3), seen_by, grad_out);
+  const Tensor dx =
+      at::where(visible, rule.h == Activation::softmax ? r.w * (G - (r.w * G).sum(-1, /*keepdim=*/true)) : r.c * slope(rule.h, r.x) * G,
+                at::zeros({}, q.options()));
+  const Tensor dq = product_of_visible(problem, dx, visible, for_query_heads(k, problem)) * rule.scale;
+  const Tensor dk = product_of_visible(problem, dx.transpose(2, 3), seen_by, q) * rule.scale;
 
   const auto per_head = [&](const Tensor& option, bool wanted, auto&& gradient) {
     return option.defined() && wanted ? gradient().sum({0, 2, 3}) : Tensor();

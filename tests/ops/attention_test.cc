@@ -206,6 +206,42 @@ TEST(Attention, PaddingMayHoldAnything) {
   EXPECT_LT(largest_difference(std::get<0>(attention_forward_composite(q.detach(), k, v, options, false)), expected), 1e-15);
 }
 
+// Neither path reads what is hidden: a poisoned key shows in the rows that see it, a poisoned row in the keys that it sees, and nowhere
+// else. Key and value are poisoned together, so that the weight before the value is not exactly zero.
+TEST(Attention, PoisonShowsOnlyWhereItIsSeen) {
+  const auto fill_not_finite = [](const Tensor& x) { return x.masked_fill(at::isfinite(x).logical_not(), 0); };
+  const auto alike = [&](const Tensor& a, const Tensor& b) {
+    return at::equal(at::isfinite(a), at::isfinite(b)) && at::allclose(fill_not_finite(a), fill_not_finite(b), 1e-9, 1e-9);
+  };
+  for (const Case& c : all_cases()) {
+    if (c.options.dropout > 0 || c.options.length_rule != LengthRule::keys) continue;
+    for (const double poison : {std::nan(""), std::numeric_limits<double>::infinity()})
+      for (const bool in_key : {true, false}) {
+        SCOPED_TRACE(c.name + (in_key ? ", key " : ", row ") + std::to_string(poison));
+        const Tensor q = leaf({c.B, c.Hq, c.Lq, c.D}, 1).detach(), k = leaf({c.B, c.Hkv, c.Lk, c.D}, 2).detach(),
+                     v = leaf({c.B, c.Hkv, c.Lk, c.D}, 3).detach();
+        AttentionBackwardInputs inputs;
+        inputs.grad_out = leaf({c.B, c.Hq, c.Lq, c.D}, 4).detach();
+        for (const Tensor& tensor : {in_key ? k : q, in_key ? v : inputs.grad_out})
+          tensor.select(2, in_key ? c.Lk * 3 / 4 : c.Lq / 3).fill_(poison);
+        const AttentionOutputs fused = attention_forward_cpu(q, k, v, c.options, true);
+        const AttentionOutputs composite = attention_forward_composite(q, k, v, c.options, true);
+        EXPECT_TRUE(alike(std::get<0>(fused), std::get<0>(composite))) << "out";
+        EXPECT_TRUE(alike(std::get<1>(fused), std::get<1>(composite))) << "weight_sum";
+
+        if (c.options.h == Activation::softmax) {
+          inputs.out = std::get<0>(fused);
+          inputs.lse = std::get<5>(fused);
+        }
+        const AttentionGradients a = attention_backward_cpu(q, k, v, inputs, c.options);
+        const AttentionGradients b = attention_backward_composite(q, k, v, inputs, c.options);
+        EXPECT_TRUE(alike(std::get<0>(a), std::get<0>(b))) << "dq";
+        EXPECT_TRUE(alike(std::get<1>(a), std::get<1>(b))) << "dk";
+        EXPECT_TRUE(alike(std::get<2>(a), std::get<2>(b))) << "dv";
+      }
+  }
+}
+
 // d loss / d x[i] by central differences, for a few i of every input, against autograd.
 void check_gradients(const std::vector<Tensor>& inputs, const std::function<Tensor()>& loss) {
   const std::vector<Tensor> grads = gradients(loss(), inputs);
