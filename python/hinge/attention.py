@@ -70,6 +70,7 @@ def attention(
         alpha, gain, bias: a number, or a float32 or float64 tensor with 1 or Hq elements (it may require grad).
         length_rule: what N_i is: "none" (1), "fixed" (``length_n``), "keys" (Lk), "visible" (the number of keys that row i sees; the
             result then does not depend on padding).
+        length_n: N, for ``length_rule="fixed"`` only.
         bias_log_n: subtract log N_i from the scores.
         key_lengths: int64 ``[B]``: batch row b sees only its first ``key_lengths[b]`` keys.
         q_offsets, k_offsets: int64 ``[sequences + 1]``, for a batch of 1: sequence s owns the rows ``q_offsets[s]:q_offsets[s + 1]``

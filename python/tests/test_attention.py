@@ -252,6 +252,8 @@ ERRORS = [
     ({"alpha": math.nan}, "alpha must be finite, got nan for head 0"),
     ({"scale": math.inf}, "scale must be finite, got inf"),
     ({"length_rule": "fixed", "length_n": -1.0}, "length_n must be positive and finite, got -1"),
+    ({"length_n": 5.0}, 'length_n is for length_rule = "fixed" only, got 5 with length_rule = "keys"'),
+    ({"h": "softmax", "length_n": 5.0}, 'length_n is for length_rule = "fixed" only, got 5 with length_rule = "keys"'),
     ({"h": "softmax", "gain": 2.0}, "softmax takes no gain"),
     ({"h": "softmax", "length_rule": "visible"}, "softmax takes no length rule"),
     ({"gain": torch.ones(3)}, r"gain must have 1 element or one for each of the 4 query heads, got the shape \[3\]"),

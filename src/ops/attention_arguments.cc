@@ -80,6 +80,8 @@ void check_visibility(const AttentionProblem& problem) {
 void check_rule(const kernels::AttentionRule& rule, int64_t heads) {
   HINGE_CHECK(std::isfinite(rule.scale), "scale must be finite, got ", rule.scale);
   HINGE_CHECK(std::isfinite(rule.length_n) && rule.length_n > 0, "length_n must be positive and finite, got ", rule.length_n);
+  HINGE_CHECK(rule.length_rule == LengthRule::fixed || rule.length_n == 1, "length_n is for length_rule = \"fixed\" only, got ",
+              rule.length_n, " with length_rule = \"", length_rule_name(rule.length_rule), "\"");
   if (rule.alpha) {
     const double* end = rule.alpha + heads;
     const double* wrong = std::find_if_not(rule.alpha, end, [](double a) { return std::isfinite(a); });
