@@ -213,6 +213,11 @@ std::string lines_text(const std::vector<int64_t>& lines) {
 
 void translate_po(const decode::Translator& translator, const TranslateOptions& options) {
   text::PoFile file(text::read_text_file(options.po), options.po == "-" ? "standard input" : options.po);
+  if (!file.names_charset())
+    fmt::print(stderr,
+               "{} does not say in its header that it is UTF-8, and msgfmt -c will not accept it: add \"Content-Type: text/plain; "
+               "charset=UTF-8\\n\"\n",
+               options.po == "-" ? "standard input" : options.po);
   // A link stays one: what it leads to is replaced.
   Output output(options.in_place ? std::filesystem::canonical(options.po).string() : options.out);
   const decode::PoReport report = decode::fill_po(file, [&](const std::vector<std::string>& texts) {

@@ -244,7 +244,8 @@ void PoFile::read_header(const Parsed& header) {
   const std::string type = header_field(fields, "Content-Type");
   if (const size_t at = type.find("charset="); at != std::string::npos) {
     const std::string charset(strip(type.substr(at + 8))), lower = lower_case(std::string_view(charset));
-    if (lower != "utf-8" && lower != "utf8" && lower != "charset")
+    names_charset_ = lower == "utf-8" || lower == "utf8";
+    if (!names_charset_ && lower != "charset")  // "charset" stands in templates
       throw TextError(name_, header.places.line,
                       fmt::format("is the header of a file in {}; convert it: msgconv --to-code=UTF-8", charset));
   }

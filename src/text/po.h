@@ -39,6 +39,7 @@ class PoFile {
   // In the order of the file. Not the header, nothing obsolete (#~), no plural entry of which a form is translated.
   const std::vector<PoEntry>& empty_entries() const { return entries_; }
   int64_t messages() const { return messages_; }  // all but the header, obsolete ones not counted
+  bool names_charset() const { return names_charset_; }  // the header says UTF-8; msgfmt does not accept a file that does not say it
 
   // Gives entry i of empty_entries() its translations, one a form, and marks it fuzzy. White space and line ends at the ends of a source
   // are put at the ends of its translation, as msgfmt asks for. Several calls for one entry: the last one counts.
@@ -69,6 +70,7 @@ class PoFile {
   std::vector<std::vector<std::string>> fillings_;  // of entries_, one a form; none: not filled
   PluralForms plurals_;
   int64_t messages_ = 0;
+  bool names_charset_ = false;
 };
 
 // The white space that `source` begins and ends with, around `translation` without its own.

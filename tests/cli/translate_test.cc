@@ -265,6 +265,7 @@ TEST_F(Translation, FillsCatalogues) {
   const std::string before = read("x.po");
   ASSERT_EQ(run("translate " + path("run") + " --po " + path("x.po") + " --out " + path("y.po")), 0) << err_;
   EXPECT_TRUE(complains("4 of 5 messages were empty: 3 filled")) << err_;
+  EXPECT_FALSE(complains("charset")) << err_;
   EXPECT_TRUE(complains("1 left empty") && complains("format codes") && complains("line 28")) << err_;
   EXPECT_EQ(read("x.po"), before);
   EXPECT_EQ(read("y.po"), header + kept +
@@ -297,6 +298,7 @@ TEST_F(Translation, InPlaceKeepsWhatTheFileIs) {
   fs::permissions(path("real.po"), fs::perms::owner_read | fs::perms::owner_write);
   fs::create_symlink("real.po", path("link.po"));
   ASSERT_EQ(run("translate " + path("run") + " --in-place --po " + path("link.po")), 0) << err_;
+  EXPECT_TRUE(complains("link.po does not say") && complains("charset=UTF-8") && complains("msgfmt -c")) << err_;
   EXPECT_TRUE(fs::is_symlink(path("link.po")));
   EXPECT_EQ(read("real.po"), after);
   EXPECT_EQ(fs::status(path("real.po")).permissions(), fs::perms::owner_read | fs::perms::owner_write);

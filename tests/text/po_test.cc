@@ -207,7 +207,12 @@ TEST(Po, Mistakes) {
   EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=ISO-8859-1\\n\"\n", "x.po"), "ISO-8859-1", "msgconv");
   for (const std::string charset : {"ASCII", "US-ASCII"})
     EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=" + charset + "\\n\"\n", "x.po"), charset, "msgconv");
-  EXPECT_EQ(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=CHARSET\\n\"\n", "x.po").messages(), 0) << "a template";
+  const PoFile filled_in("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=UTF-8\\n\"\n", "x.po");
+  const PoFile unfilled("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=CHARSET\\n\"\n", "x.po");
+  EXPECT_TRUE(filled_in.names_charset());
+  EXPECT_FALSE(unfilled.names_charset()) << "a template";
+  EXPECT_FALSE(PoFile("msgid \"\"\nmsgstr \"Language: de\\n\"\n", "x.po").names_charset());
+  EXPECT_FALSE(PoFile("msgid \"a\"\nmsgstr \"\"\n", "x.po").names_charset()) << "no header";
 }
 
 }  // namespace
