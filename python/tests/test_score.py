@@ -1,4 +1,5 @@
-"""hinge score against the sacrebleu package: the same scores to the last bits, the same signature but for the version."""
+"""hinge score against the sacrebleu package, on made-up text and on what a model translates: the same scores to the last bits, the same signature
+but for the version."""
 
 import json
 import os
@@ -124,18 +125,104 @@ def test_edges(tmp_path, hypotheses, references):
     assert_equal(hinge_scores(tmp_path, hypotheses, references), sacre_scores(hypotheses, references))
 
 
-def test_documents(tmp_path):
-    generator = random.Random(3)
-    documents = [[generator.choice(REFERENCES).strip() for _ in range(generator.randrange(1, 9))] for _ in range(12)]
-    translated = [[disturbed(line, generator).strip() for line in document] for document in documents]
+def assert_equal_documents(folder, translated, documents):
+    """Both are lists of documents, which are lists of lines."""
     lines = lambda texts: [line for document in texts for line in document + [""]]
-    ours = hinge_scores(tmp_path, lines(translated), lines(documents), "--document")
+    ours = hinge_scores(folder, lines(translated), lines(documents), "--document")
     joined = lambda texts: [" ".join(line for line in document if line) for document in texts]
     theirs = sacre_scores(joined(translated), joined(documents))
     for our in ours:
         assert "|unit:document|" in our["signature"]
         our["signature"] = our["signature"].replace("|unit:document", "")
     assert_equal(ours, theirs)
+    return ours
+
+
+def test_documents(tmp_path):
+    generator = random.Random(3)
+    documents = [[generator.choice(REFERENCES).strip() for _ in range(generator.randrange(1, 9))] for _ in range(12)]
+    assert_equal_documents(tmp_path, [[disturbed(line, generator).strip() for line in document] for document in documents], documents)
+
+
+# ---- what a model has translated
+
+CONFIG = """
+task = "translation"
+[model]
+width = 48
+slots = 96
+heads = 4
+encoder_depth = 1
+decoder_depth = 1
+norm = "pre"
+dropout = 0.0
+max_length = 200
+[data]
+kind = "files"
+pair = "en-de"
+document_tokens = 60
+[data.vocabulary]
+size = 120
+[optim]
+tokens = 600
+steps = 300
+lr = 4e-3
+warmup_steps = 40
+[train]
+threads = 1
+log_steps = 100
+"""
+
+
+def sentence(generator):
+    """A sentence and its translation, with signs and numbers that the tokenizers have rules for."""
+    number = generator.choice(["3", "3.5", "1,000", "$7", "20%", "10-15"])
+    thing, ding = generator.choice([("dogs", "Hunde"), ("trees", "Bäume"), ("doors", "Türen"), ("houses", "Häuser"), ("AT&amp;T's cars", "AT&amp;Ts Autos")])
+    see, sehen = generator.choice([("sees", "sieht"), ("buys", "kauft"), ("wants", "möchte"), ("paints", "malt")])
+    who, wer = generator.choice([("The man", "Der Mann"), ("A woman", "Eine Frau"), ("The girl", "Das Mädchen")])
+    end = generator.choice([".", "!", "?", "…", "..."])
+    return f"{who} {see} {number} {thing}{end}", f"{wer} {sehen} {number} {ding}{end}"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that has learned a little, and documents with their references that it has not seen: (run, sources, references)."""
+    folder = tmp_path_factory.mktemp("translation")
+    generator = random.Random(5)
+    parts = {name: [[sentence(generator) for _ in range(generator.randrange(1, 7))] for _ in range(count)]
+             for name, count in (("train", 400), ("valid", 10), ("test", 20))}
+    for name, documents in parts.items():
+        for side, language in enumerate(("en", "de")):
+            (folder / f"{name}.{language}").write_text("".join(pair[side] + "\n" for document in documents for pair in [*document, ("", "")]))
+    (folder / "config.toml").write_text(CONFIG)
+    command = [HINGE, "train", folder / "config.toml", "--set", f"data.path={folder}", "--out", folder / "run"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "run", *([[pair[side] for pair in document] for document in parts["test"]] for side in (0, 1))
+
+
+def translated(run, documents, *arguments):
+    text = "".join(line + "\n" for document in documents for line in [*document, ""])
+    done = subprocess.run([HINGE, "translate", run, *arguments], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = iter(done.stdout.split("\n"))
+    return [[next(lines) for _ in [*document, ""]][:-1] for document in documents]
+
+
+def test_translations_of_lines(tmp_path, trained):
+    run, sources, references = trained
+    flat = lambda documents: [line for document in documents for line in document]
+    hypotheses = flat(translated(run, sources))
+    ours = hinge_scores(tmp_path, hypotheses, flat(references))
+    assert_equal(ours, sacre_scores(hypotheses, flat(references)))
+    assert 5 < ours[0]["score"] < 100, "the model should be right in part"
+
+
+def test_translations_of_documents(tmp_path, trained):
+    run, sources, references = trained
+    hypotheses = translated(run, sources, "--document")
+    assert any(document[0] and not document[-1] for document in hypotheses), "sentences of a document are translated together"
+    assert 5 < assert_equal_documents(tmp_path, hypotheses, references)[0]["score"] < 100
 
 
 def test_text_is_as_sacrebleu_prints_it(tmp_path):
