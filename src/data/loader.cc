@@ -260,7 +260,7 @@ void Loader::complete(Slot& slot) const {
 
 // x_i := lambda x_i + (1 - lambda) x_(i-1), cyclic. In place from the end, so that each reads its neighbour unmixed.
 void Loader::mix(Batch& batch) const {
-  const double beta = Random(options_.seed, Purpose::mixup, static_cast<uint64_t>(batch.step), 0).beta(options_.mixup);
+  const double beta = Random(options_.seed, Purpose::mixup, static_cast<uint64_t>(batch.step / options_.parts), 0).beta(options_.mixup);
   const float lambda = static_cast<float>(std::max(beta, 1 - beta));
   const size_t n = static_cast<size_t>(batch.size), count = shape_.count();
   const auto blend = [&](float* to, const float* other) {

@@ -29,6 +29,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   int threads = 1;
   double mixup = 0;        // p of Beta(p, p); 0 for none
+  int64_t parts = 1;       // so many batches make one step, and are mixed with one weight
   bool shuffle = true;     // every epoch in its own random order
   bool endless = true;     // epoch after epoch; else one pass
   bool drop_last = false;  // leave out what does not fill a batch at an epoch's end; else the next epoch follows at once, or, in a single

@@ -145,6 +145,16 @@ TEST(Loader, MixupBlendsWithTheNeighbour) {
   EXPECT_GT(lambdas.size(), 30u);
 }
 
+TEST(Loader, BatchesOfOneStepAreMixedWithOneWeight) {
+  const LoaderOptions options{.batch_size = 3, .seed = 5, .mixup = 0.5, .parts = 4, .first_step = 4};
+  std::set<float> lambdas;
+  for (const Batch& batch : batches(made_up(12), "value_range(-1,1)", options, 8)) {
+    const bool is_new = lambdas.insert(batch.lambda).second;
+    EXPECT_EQ(is_new, batch.step % 4 == 0);
+  }
+  EXPECT_EQ(lambdas.size(), 2u);
+}
+
 class BadFiles : public testing::Test {
  protected:
   BadFiles() {
