@@ -26,7 +26,7 @@ int attend(const AttendOptions& options) {
   const train::LoadedVit loaded = open_model(options.model);
   const eval::ModelInput input = eval::model_input(loaded.config, data::read_image(options.image));
   const eval::AttentionMaps maps = eval::attention_maps(*loaded.model, input.pixels);
-  const int64_t patch = loaded.model->config().patch;
+  const int64_t patch = *loaded.model->config().patch;
 
   const fs::path folder = options.out.empty() ? fs::path("attention-" + fs::path(options.image).stem().string()) : fs::path(options.out);
   std::error_code failure;

@@ -76,7 +76,7 @@ AttentionMaps attention_maps(const models::Vit& model, const Tensor& pixels) {
   models::VitViews views;
   model.forward(pixels, /*training=*/false, &views);
   const models::VitConfig& config = model.config();
-  const int64_t side = config.image_size / config.patch;
+  const int64_t side = config.image_size / *config.patch;
   const bool class_token = config.pool == "tok";
 
   AttentionMaps maps;
@@ -169,7 +169,7 @@ std::string png_of(const data::Image& image) {
 
 std::string attention_overview(const train::LoadedVit& model, const data::Image& image) {
   const ModelInput input = model_input(model.config, image);
-  return png_of(overview(input.image, attention_maps(*model.model, input.pixels), model.model->config().patch));
+  return png_of(overview(input.image, attention_maps(*model.model, input.pixels), *model.model->config().patch));
 }
 
 }  // namespace hinge::eval

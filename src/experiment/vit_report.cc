@@ -123,7 +123,7 @@ void add_samples(Report& report, const std::vector<Asked>& models) {
       "The image, then what each layer reads of it in the mean of its heads, first layer first, and last the rollout through "
       "all layers. Bright patches are read the most.",
       {},
-      /*picture_width=*/static_cast<int>(128 * std::min<int64_t>(models.front().loaded.config.model.depth + 2, 8))};
+      /*picture_width=*/static_cast<int>(128 * std::min<int64_t>(*models.front().loaded.config.model.depth + 2, 8))};
   for (size_t i = 0; i < std::min(kMapped, samples.size()); ++i)
     for (const Asked& model : models) {
       const std::string& label = images->classes()[static_cast<size_t>(images->label(samples[i].index))];

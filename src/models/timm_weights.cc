@@ -94,10 +94,10 @@ class Import {
   void position() {
     const support::TensorView* view = file_.find("pos_embed");
     if (!view) throw std::runtime_error(file_.path() + ": holds no pos_embed, which every model has: the file belongs to another model");
-    if (view->shape.size() != 3 || view->shape[0] != 1 || view->shape[2] != config_.width)
+    if (view->shape.size() != 3 || view->shape[0] != 1 || view->shape[2] != *config_.width)
       throw std::runtime_error(
           fmt::format("{}: pos_embed has the shape {}, the model's has [1, tokens, {}]: the file belongs to another config", file_.path(),
-                      shape_text(view->shape), config_.width));
+                      shape_text(view->shape), *config_.width));
     used_.insert("pos_embed");
     Tensor position = tensor_of(file_, *view);
     const int64_t tokens = position.size(1);
@@ -108,14 +108,14 @@ class Import {
       class_position_ = position.slice(1, 0, 1);
       position = position.slice(1, 1).contiguous();
     }
-    const int64_t side = config_.image_size / config_.patch;
+    const int64_t side = config_.image_size / *config_.patch;
     if (position.size(1) != side * side) {
       notes_.push_back(fmt::format("the position embedding was resampled from {} to {} tokens", position.size(1), side * side));
       position = resample_position(position, side);
     }
     if (const nn::Parameter* ours = model_.parameters().find("pos_embed")) {
       ours->value.copy_(position);
-    } else if (!at::allclose(position, sincos2d(side, config_.width), 1e-3, 1e-3)) {
+    } else if (!at::allclose(position, sincos2d(side, *config_.width), 1e-3, 1e-3)) {
       throw std::runtime_error(file_.path() + ": pos_embed is not that of model.position = sincos2d; use learn");
     }
   }
@@ -135,10 +135,10 @@ std::vector<std::pair<std::string, Tensor>> timm_weights(const Vit& model) {
   const VitConfig& config = model.config();
   std::vector<std::pair<std::string, Tensor>> tensors;
   const auto add_position = [&](const Tensor& position) {
-    const Tensor of_token = at::zeros({1, config.pool == "tok" ? 1 : 0, config.width});
+    const Tensor of_token = at::zeros({1, config.pool == "tok" ? 1 : 0, *config.width});
     tensors.emplace_back("pos_embed", at::cat({of_token, position.detach()}, 1).contiguous());
   };
-  if (!model.parameters().find("pos_embed")) add_position(sincos2d(config.image_size / config.patch, config.width));
+  if (!model.parameters().find("pos_embed")) add_position(sincos2d(config.image_size / *config.patch, *config.width));
   for (const nn::Parameter& parameter : model.parameters().all()) {
     if (parameter.name == "pos_embed")
       add_position(parameter.value);

@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <stdexcept>
 
 #include "support/require.h"
@@ -25,35 +28,40 @@ constexpr Variant kVariants[] = {
 }  // namespace
 
 VitConfig resolved(VitConfig config) {
-  if (!config.variant.empty()) {
-    const size_t slash = config.variant.find('/');
-    const std::string name = config.variant.substr(0, slash), patch = slash == std::string::npos ? "" : config.variant.substr(slash + 1);
-    const Variant* found = nullptr;
-    for (const Variant& variant : kVariants)
-      if (name == variant.name) found = &variant;
-    const bool digits = !patch.empty() && patch.size() < 4 && patch.find_first_not_of("0123456789") == std::string::npos;
-    require(found && digits, "model.variant: '" + config.variant + "' is not one of Ti, S, M, B, L with a patch size, such as S/16");
-    config.patch = std::stoll(patch);
-    config.width = found->width, config.depth = found->depth, config.mlp_width = found->mlp_width, config.heads = found->heads;
-  }
+  const std::string name = config.variant.empty() ? "S/16" : config.variant;
+  const size_t slash = name.find('/');
+  const std::string digits = slash == std::string::npos ? "" : name.substr(slash + 1);
+  const auto size =
+      std::find_if(std::begin(kVariants), std::end(kVariants), [&](const Variant& one) { return name.substr(0, slash) == one.name; });
+  require(
+      size != std::end(kVariants) && !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
+      "model.variant: '" + name + "' is not one of Ti, S, M, B, L with a patch size, such as S/16");
+  const auto fill_in = [&](const char* key, std::optional<int64_t>& given, int64_t value) {
+    if (!given) given = value;
+    require(
+        config.variant.empty() || *given == value,
+        fmt::format("model.{} {} does not go with model.variant {}, where it is {}: leave one of the two out", key, *given, name, value));
+    require(*given > 0, fmt::format("model.{} must be at least 1, got {}", key, *given));
+  };
+  fill_in("patch", config.patch, std::stoll(digits));
+  fill_in("width", config.width, size->width);
+  fill_in("depth", config.depth, size->depth);
+  fill_in("mlp_width", config.mlp_width, size->mlp_width);
+  fill_in("heads", config.heads, size->heads);
   const auto positive = [](const char* key, int64_t value) {
     require(value > 0, std::string("model.") + key + " must be at least 1, got " + std::to_string(value));
   };
   positive("image_size", config.image_size);
   positive("channels", config.channels);
   positive("classes", config.classes);
-  positive("patch", config.patch);
-  positive("width", config.width);
-  positive("depth", config.depth);
-  positive("mlp_width", config.mlp_width);
-  positive("heads", config.heads);
-  require(config.image_size >= config.patch, "model.patch " + std::to_string(config.patch) + " is larger than model.image_size " +
-                                                 std::to_string(config.image_size));
-  require(config.width % config.heads == 0,
-          "model.width " + std::to_string(config.width) + " is not a multiple of model.heads " + std::to_string(config.heads));
-  require(config.position != "sincos2d" || config.width % 4 == 0, "model.position sincos2d needs a width that is a multiple of 4");
+  require(config.image_size >= *config.patch,
+          "model.patch " + std::to_string(*config.patch) + " is larger than model.image_size " + std::to_string(config.image_size));
+  require(*config.width % *config.heads == 0,
+          "model.width " + std::to_string(*config.width) + " is not a multiple of model.heads " + std::to_string(*config.heads));
+  require(config.position != "sincos2d" || *config.width % 4 == 0, "model.position sincos2d needs a width that is a multiple of 4");
   require(!config.pool_first || config.pool == "gap", "model.pool_first belongs to pool = gap");
-  if (config.rep_size == -1) config.rep_size = config.width;
+  require(std::isfinite(config.head_bias), "model.head_bias must be a finite number");
+  if (config.rep_size == -1) config.rep_size = *config.width;
   require(config.rep_size >= 0, "model.rep_size must be -1, 0 or a width, got " + std::to_string(config.rep_size));
   for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout},
                                    {"drop_path", config.drop_path},
@@ -84,21 +92,23 @@ Tensor resample_position(const Tensor& position, int64_t side) {
 Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   const at::NoGradGuard guard;
   const nn::Builder builder{parameters_, at::make_generator<at::CPUGeneratorImpl>(seed)};
-  const int64_t width = config_.width;
+  const int64_t width = *config_.width;
   {
     nn::Parameters scratch;
-    const Tensor flat = nn::Builder{scratch, builder.generator}.xavier("patch", width, config_.channels * config_.patch * config_.patch).detach();
-    patch_weight_ = parameters_.add("patch_embed.proj.weight", flat.view({width, config_.channels, config_.patch, config_.patch}), /*decays=*/true);
+    const Tensor flat =
+        nn::Builder{scratch, builder.generator}.xavier("patch", width, config_.channels * *config_.patch * *config_.patch).detach();
+    patch_weight_ =
+        parameters_.add("patch_embed.proj.weight", flat.view({width, config_.channels, *config_.patch, *config_.patch}), /*decays=*/true);
   }
   patch_bias_ = builder.constant("patch_embed.proj.bias", {width}, 0);
   if (config_.position == "learn")
     position_ = builder.normal("pos_embed", {1, config_.tokens(), width}, 1 / std::sqrt(static_cast<double>(width)));
   else
-    position_ = sincos2d(config_.image_size / config_.patch, width);
+    position_ = sincos2d(config_.image_size / *config_.patch, width);
   if (config_.pool == "tok") class_token_ = builder.constant("cls_token", {1, 1, width}, 0);
-  for (int64_t i = 0; i < config_.depth; ++i) {
-    const double share = config_.depth > 1 ? static_cast<double>(i) / static_cast<double>(config_.depth - 1) : 1;
-    const nn::BlockConfig block{width, config_.mlp_width, config_.heads, config_.dropout, config_.drop_path * share, config_.recompute};
+  for (int64_t i = 0; i < *config_.depth; ++i) {
+    const double share = *config_.depth > 1 ? static_cast<double>(i) / static_cast<double>(*config_.depth - 1) : 1;
+    const nn::BlockConfig block{width, *config_.mlp_width, *config_.heads, config_.dropout, config_.drop_path * share, config_.recompute};
     blocks_.push_back(std::make_unique<nn::EncoderBlock>(builder.under("blocks." + std::to_string(i)), block, config_.attention));
   }
   norm_weight_ = builder.constant("norm.weight", {width}, 1);
@@ -116,9 +126,9 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
     map_.out_bias = pool.constant("proj.bias", {width}, 0);
     map_.norm_weight = pool.constant("norm.weight", {width}, 1);
     map_.norm_bias = pool.constant("norm.bias", {width}, 0);
-    map_.w1 = pool.xavier("mlp.fc1.weight", config_.mlp_width, width);
-    map_.b1 = pool.normal("mlp.fc1.bias", {config_.mlp_width}, 1e-6);
-    map_.w2 = pool.xavier("mlp.fc2.weight", width, config_.mlp_width);
+    map_.w1 = pool.xavier("mlp.fc1.weight", *config_.mlp_width, width);
+    map_.b1 = pool.normal("mlp.fc1.bias", {*config_.mlp_width}, 1e-6);
+    map_.w2 = pool.xavier("mlp.fc2.weight", width, *config_.mlp_width);
     map_.b2 = pool.normal("mlp.fc2.bias", {width}, 1e-6);
   }
   int64_t features = width;
@@ -132,7 +142,7 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
 }
 
 Tensor Vit::attention_pool(const Tensor& x) const {
-  const int64_t n = x.size(0), width = config_.width, heads = config_.heads, depth = width / heads;
+  const int64_t n = x.size(0), width = *config_.width, heads = *config_.heads, depth = width / heads;
   const Tensor q = hinge::linear(map_.probe, map_.q_weight, map_.q_bias).view({1, 1, heads, depth}).expand({n, 1, heads, depth}).transpose(1, 2);
   const Tensor kv = hinge::linear(x, map_.kv_weight, map_.kv_bias).view({n, x.size(1), 2, heads, depth}).permute({2, 0, 3, 1, 4});
   const Tensor read = attention(q, kv[0], kv[1], nn::attention_options(config_.attention)).transpose(1, 2).reshape({n, 1, width});
@@ -155,10 +165,11 @@ Tensor Vit::pre_logits(const Tensor& images, bool training, VitViews* views) con
           "the model takes images of " + std::to_string(config_.image_size) + " x " + std::to_string(config_.image_size) + " pixels with " +
               std::to_string(config_.channels) + " channels");
   const int64_t n = images.size(0);
-  Tensor x = hinge::linear(patches(images, config_.patch), patch_weight_.view({config_.width, -1}), patch_bias_,
-                           position_.expand({n, config_.tokens(), config_.width}));
-  if (class_token_.defined()) x = at::cat({class_token_.expand({n, 1, config_.width}), x}, 1);
+  Tensor x = hinge::linear(patches(images, *config_.patch), patch_weight_.view({*config_.width, -1}), patch_bias_,
+                           position_.expand({n, config_.tokens(), *config_.width}));
+  if (class_token_.defined()) x = at::cat({class_token_.expand({n, 1, *config_.width}), x}, 1);
   if (training && config_.dropout > 0) x = at::dropout(x, config_.dropout, true);
+  if (views) views->embedding = x;
   for (const auto& block : blocks_) {
     nn::AttentionView* view = nullptr;
     if (views) view = &views->layers.emplace_back();
@@ -179,13 +190,13 @@ Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*t
 
 double Vit::flops() const {
   const auto d = [](int64_t x) { return static_cast<double>(x); };
-  const double L = d(config_.tokens() + (config_.pool == "tok")), W = d(config_.width), M = d(config_.mlp_width);
+  const double L = d(config_.tokens() + (config_.pool == "tok")), W = d(*config_.width), M = d(*config_.mlp_width);
   double block = 2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W;
   if (config_.attention.gate) block += 2 * L * W * W;
   const double features = config_.rep_size > 0 ? d(config_.rep_size) : W;
   double head = 2 * features * d(config_.classes) + (config_.rep_size > 0 ? 2 * W * features : 0);
   if (config_.pool == "map") head += 2 * L * W * 2 * W + 4 * L * W + 4 * W * W + 4 * W * M;
-  return 2 * d(config_.tokens()) * W * d(config_.channels * config_.patch * config_.patch) + d(config_.depth) * block + head;
+  return 2 * d(config_.tokens()) * W * d(config_.channels * *config_.patch * *config_.patch) + d(*config_.depth) * block + head;
 }
 
 }  // namespace hinge::models

@@ -15,7 +15,7 @@ namespace hinge::models {
 struct VitConfig {
   std::string variant = {};
   int64_t image_size = 224, channels = 3, classes = 1000;
-  int64_t patch = 16, width = 384, depth = 12, mlp_width = 1536, heads = 6;
+  std::optional<int64_t> patch = {}, width = {}, depth = {}, mlp_width = {}, heads = {};  // resolved() fills them in
   std::string position = "learn", pool = "gap";
   bool pool_first = false;
   int64_t rep_size = 0;
@@ -25,7 +25,9 @@ struct VitConfig {
   nn::AttentionConfig attention = {};
 
   template <class V> void visit(V& v) {
-    v("variant", variant, "sizes by name, such as S/16 (Ti, S, M, B, L and a patch size): sets patch, width, depth, mlp_width and heads");
+    v("variant", variant,
+      "sizes by name, such as S/16 (Ti, S, M, B, L and a patch size): sets patch, width, depth, mlp_width and heads; empty and without "
+      "these: S/16");
     v("image_size", image_size, "pixels of an image's side");
     v("channels", channels, "channels of an image");
     v("classes", classes, "classes of the head; 0: the number of the data set");
@@ -45,16 +47,18 @@ struct VitConfig {
     v("attention", attention, "the attention");
   }
 
-  int64_t tokens() const { return (image_size / patch) * (image_size / patch); }
+  int64_t tokens() const { return (image_size / *patch) * (image_size / *patch); }  // of a resolved one
 };
 
-// Fills in the sizes of a variant's name and checks everything. Throws std::runtime_error with the key.
+// Fills in the sizes, those of the variant's name or of S/16 where they are not given, and checks everything. Throws std::runtime_error
+// with the key.
 VitConfig resolved(VitConfig config);
 
 // What a forward pass shows on request.
 struct VitViews {
   at::Tensor pre_logits;                  // [n, width or rep_size]
   std::vector<nn::AttentionView> layers;  // of each block
+  at::Tensor embedding;                   // what enters the first block, [n, tokens, width]
   std::vector<at::Tensor> blocks;         // what leaves each block, [n, tokens, width]
 };
 

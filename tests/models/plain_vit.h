@@ -38,12 +38,12 @@ class PlainVit {
   PlainVit(const VitConfig& config, const Named& parameters) : config_(resolved(config)), p_(parameters) {}
 
   at::Tensor forward(const at::Tensor& images) const {
-    const int64_t n = images.size(0), width = config_.width, side = config_.image_size / config_.patch;
-    at::Tensor x = at::conv2d(images.permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), config_.patch);
+    const int64_t n = images.size(0), width = *config_.width, side = config_.image_size / *config_.patch;
+    at::Tensor x = at::conv2d(images.permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), *config_.patch);
     x = x.flatten(2).transpose(1, 2);  // [n, tokens, width]
     x = x + (config_.position == "learn" ? p("pos_embed") : sines(side).to(x.scalar_type()));
     if (config_.pool == "tok") x = at::cat({p("cls_token").expand({n, 1, width}), x}, 1);
-    for (int64_t i = 0; i < config_.depth; ++i) {
+    for (int64_t i = 0; i < *config_.depth; ++i) {
       const std::string block = "blocks." + std::to_string(i) + ".";
       x = x + self_attention(norm(x, block + "norm1"), block + "attn.");
       x = x + mlp(norm(x, block + "norm2"), block + "mlp.");
@@ -64,7 +64,7 @@ class PlainVit {
   }
   at::Tensor mlp(const at::Tensor& x, const std::string& name) const { return dense(at::gelu(dense(x, name + "fc1")), name + "fc2"); }
   // [n, L, width] as [n, heads, L, depth]
-  at::Tensor split(const at::Tensor& x) const { return x.unflatten(2, {config_.heads, -1}).transpose(1, 2); }
+  at::Tensor split(const at::Tensor& x) const { return x.unflatten(2, {*config_.heads, -1}).transpose(1, 2); }
 
   // The weights of the published systems, each from its own definition. `name` is where learned numbers are.
   at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const std::string& name) const {
@@ -98,7 +98,7 @@ class PlainVit {
   at::Tensor pool(const at::Tensor& x) const {
     if (config_.pool == "gap") return x.mean(1);
     if (config_.pool == "tok") return x.select(1, 0);
-    const at::Tensor q = split(dense(p("attn_pool.latent").expand({x.size(0), 1, config_.width}), "attn_pool.q"));
+    const at::Tensor q = split(dense(p("attn_pool.latent").expand({x.size(0), 1, *config_.width}), "attn_pool.q"));
     const std::vector<at::Tensor> kv = dense(x, "attn_pool.kv").chunk(2, 2);
     const at::Tensor read = dense(at::matmul(weights(q, split(kv[0]), ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");
     return (read + mlp(norm(read, "attn_pool.norm"), "attn_pool.mlp.")).squeeze(1);
@@ -107,8 +107,8 @@ class PlainVit {
  public:
   // sin x, cos x, sin y, cos y of width / 4 frequencies each, row by row.
   at::Tensor sines(int64_t side) const {
-    const int64_t quarter = config_.width / 4;
-    at::Tensor table = at::empty({1, side * side, config_.width}, at::kDouble);
+    const int64_t quarter = *config_.width / 4;
+    at::Tensor table = at::empty({1, side * side, *config_.width}, at::kDouble);
     auto cell = table.accessor<double, 3>();
     for (int64_t y = 0; y < side; ++y)
       for (int64_t x = 0; x < side; ++x)

@@ -40,7 +40,7 @@ constexpr Count kCounts[] = {{"Ti/16", 5717032}, {"S/32", 22878184}, {"S/16", 22
 int64_t parameters_of(VitConfig config) {
   config = resolved(config);
   config.variant.clear();
-  const int64_t depth = config.depth;
+  const int64_t depth = *config.depth;
   config.depth = 1;
   const int64_t one = Vit(config, 0).parameters().count();
   config.depth = 2;
@@ -292,7 +292,7 @@ TEST(Vit, NoiseIsOffInEvaluation) {
 TEST(Position, SincosIsTheFormula) {
   VitConfig config = small();
   for (const int64_t side : {1, 3, 7}) {
-    const at::Tensor expected = PlainVit(config, {}).sines(side), got = sincos2d(side, config.width);
+    const at::Tensor expected = PlainVit(config, {}).sines(side), got = sincos2d(side, *config.width);
     EXPECT_EQ(got.sizes(), expected.sizes());
     EXPECT_LE((got.to(at::kDouble) - expected).abs().max().item<double>(), 0x1p-24);
   }
@@ -326,7 +326,11 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_EQ(message([](VitConfig&) {}), "");
   for (const char* variant : {"S", "S/", "X/16", "S/a", "/16", "s/16", "S/-4"})
     EXPECT_TRUE(mentions(message([&](VitConfig& c) { c.variant = variant; }), {"model.variant", std::string("'") + variant + "'", "S/16"}));
-  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.variant = "S/0"; }), {"model.patch", "at least 1"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.variant = "S/0"; }), {"model.patch", "at least 1"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.variant = "Ti/16", c.width = 384; }),  // which is S/16's, the default
+                       {"model.width 384", "model.variant Ti/16", "where it is 192"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.variant = "S/16", c.patch = 8; }), {"model.patch 8", "where it is 16"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.head_bias = std::nan(""); }), {"model.head_bias"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.classes = 0; }), {"model.classes", "at least 1", "0"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = -1; }), {"model.heads", "-1"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.patch = 14; }), {"model.patch 14", "model.image_size 13"}));
@@ -341,10 +345,15 @@ TEST(VitConfig, MistakesAreNamed) {
 
   VitConfig config;
   config.variant = "L/14", config.rep_size = -1;
-  config = resolved(config);
-  EXPECT_EQ(
-      (std::vector<int64_t>{config.patch, config.width, config.depth, config.mlp_width, config.heads, config.rep_size, config.tokens()}),
-      (std::vector<int64_t>{14, 1024, 24, 4096, 16, 1024, 256}));
+  config = resolved(resolved(config));  // what is filled in goes with the variant
+  EXPECT_EQ((std::vector<int64_t>{*config.patch, *config.width, *config.depth, *config.mlp_width, *config.heads, config.rep_size,
+                                  config.tokens()}),
+            (std::vector<int64_t>{14, 1024, 24, 4096, 16, 1024, 256}));
+  VitConfig some;
+  some.heads = 8, some.width = 64;
+  some = resolved(some);
+  EXPECT_EQ((std::vector<int64_t>{*some.patch, *some.width, *some.depth, *some.mlp_width, *some.heads}),
+            (std::vector<int64_t>{16, 64, 12, 1536, 8}));
   const Vit model(small(), 0);
   EXPECT_TRUE(mentions(error_of([&] { model.forward(at::zeros({1, 14, 13, 3}), false); }), {"13 x 13", "3 channels"}));
 }
