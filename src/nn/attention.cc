@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace hinge::nn {
@@ -21,21 +22,30 @@ AttentionOptions attention_options(const AttentionConfig& config) {
   if (std::find(presets.begin(), presets.end(), config.preset) == presets.end()) unknown("preset", config.preset, presets);
   const double gamma = config.gamma.value_or(1);
   if (gamma != 1 && config.preset != "reluformer") throw std::runtime_error("attention.gamma belongs to the preset reluformer");
+  for (const auto& [key, value] : {std::pair("gamma", gamma), std::pair("length_n", config.length_n)})
+    if (!(value > 0) || !std::isfinite(value))
+      throw std::runtime_error(std::string("attention.") + key + " must be positive, got " + std::to_string(value));
+  for (const auto& [key, value] : {std::pair("alpha", config.alpha), std::pair("gain", config.gain), std::pair("bias", config.bias)})
+    if (value && !std::isfinite(*value))
+      throw std::runtime_error(std::string("attention.") + key + " must be a finite number, got " + std::to_string(*value));
   AttentionOptions options = preset(config.preset, gamma);
-  if (config.h) {
-    const auto h = kernels::parse_activation(*config.h);
-    if (!h) unknown("h", *config.h, {kernels::kActivationNames.begin(), kernels::kActivationNames.end()});
+  if (!config.h.empty()) {
+    const auto h = kernels::parse_activation(config.h);
+    if (!h) unknown("h", config.h, {kernels::kActivationNames.begin(), kernels::kActivationNames.end()});
     options.h = *h;
   }
-  if (config.length) {
-    const auto rule = parse_length_rule(*config.length);
-    if (!rule) unknown("length", *config.length, length_rule_names());
+  if (!config.length.empty()) {
+    const auto rule = parse_length_rule(config.length);
+    if (!rule) unknown("length", config.length, length_rule_names());
     options.length_rule = *rule;
   }
+  if (config.length_n != 1 && options.length_rule != kernels::LengthRule::fixed)
+    throw std::runtime_error("attention.length_n belongs to length = fixed");
   options.length_n = config.length_n;
   if (options.h == kernels::Activation::softmax) {
-    if (config.alpha || config.gain || config.bias || config.learn_alpha || config.learn_gain || config.learn_bias)
-      throw std::runtime_error("attention: softmax has no alpha, gain or bias");
+    if (!config.length.empty() || config.alpha || config.gain || config.bias || config.learn_alpha || config.learn_gain ||
+        config.learn_bias)
+      throw std::runtime_error("attention: softmax has no length rule, alpha, gain or bias");
     options.alpha = options.gain = options.bias = PerHead();
     options.length_rule = kernels::LengthRule::keys;
     options.bias_log_n = false;

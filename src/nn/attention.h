@@ -12,9 +12,8 @@ namespace hinge::nn {
 // The attention of a model, as configs have it: a preset, and single parts that differ from it.
 struct AttentionConfig {
   std::string preset = "relu-vit";
-  std::optional<std::string> h = {};
+  std::string h = {}, length = {};  // empty: the preset's
   std::optional<double> alpha = {}, gain = {}, bias = {}, gamma = {}, dropout = {};
-  std::optional<std::string> length = {};
   double length_n = 1.0;
   bool learn_alpha = false, learn_gain = false, learn_bias = false;
   bool qk_norm = true;
@@ -27,9 +26,10 @@ struct AttentionConfig {
 
   // All but the preset.
   template <class V> void visit_parts(V& v) {
-    v("h", h, "activation of the scores: relu, relu2, gelu, gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax");
+    v("h", h,
+      "activation of the scores: relu, relu2, gelu, gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax; empty: the preset's");
     v("alpha", alpha, "weights are scaled by N^-alpha");
-    v("length", length, "what N is: none, fixed, keys, visible");
+    v("length", length, "what N is: none (1), fixed, keys, visible; empty: the preset's");
     v("length_n", length_n, "N, for length = fixed");
     v("gain", gain, "factor of the weights");
     v("bias", bias, "added to the scores");

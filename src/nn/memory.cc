@@ -83,7 +83,7 @@ ReadOptions read_options(const LocalMemoryConfig& config, const std::string& key
   ReadOptions options;
   const bool sparse = std::find(std::begin(kSparse), std::end(kSparse), config.preset) != std::end(kSparse);
   if (sparse) {
-    require(!config.h && !config.alpha && !config.gain && !config.bias && !config.length && config.gamma.value_or(1) == 1 &&
+    require(config.h.empty() && !config.alpha && !config.gain && !config.bias && config.length.empty() && config.gamma.value_or(1) == 1 &&
                 !config.learn_alpha && !config.learn_gain && !config.learn_bias,
             ": the preset " + config.preset + " takes no h, alpha, gain, bias, length or gamma");
     if (config.preset == "sparsemax") options.read = Read::sparsemax;

@@ -11,6 +11,7 @@
 
 #include "support/atomic_file.h"
 #include "support/nearest.h"
+#include "support/utf8.h"
 
 namespace hinge::support {
 namespace {
@@ -280,6 +281,7 @@ void apply_override(const std::vector<ConfigField>& fields, const std::string& a
 std::string write(const std::vector<ConfigField>& fields) {
   std::vector<std::pair<std::string, std::string>> tables = {{"", ""}};
   for (const ConfigField& field : fields) {
+    require_utf8(field.key, toml_text(field.get()));
     const size_t dot = field.key.rfind('.');
     const std::string group = dot == std::string::npos ? "" : field.key.substr(0, dot);
     auto table = std::find_if(tables.begin(), tables.end(), [&](const auto& entry) { return entry.first == group; });

@@ -17,7 +17,8 @@
 //
 //   inline std::vector<std::pair<std::string, Pool>> config_words(Pool) { return {{"gap", Pool::kGap}, {"tok", Pool::kTok}}; }
 //
-// An optional field without a value is "none".
+// An optional field without a value is "none". A text is not optional, because "none" may be what it says: an empty one stands for no
+// value.
 #pragma once
 
 #include <concepts>
@@ -136,6 +137,7 @@ template <class T> struct FieldCodec<std::vector<T>> {
   }
 };
 template <class T> struct FieldCodec<std::optional<T>> {
+  static_assert(!std::is_same_v<T, std::string>, "\"none\" would be no value: take a text that may be empty");
   static std::string expected() { return FieldCodec<T>::expected() + ", or none"; }
   static ConfigValue encode(const std::optional<T>& value) { return value ? FieldCodec<T>::encode(*value) : ConfigValue(); }
   static bool decode(const ConfigValue& given, std::optional<T>& value) {
@@ -206,7 +208,7 @@ template <class T> void override_config(T& config, const std::string& assignment
   config = std::move(changed);
 }
 
-// All keys as TOML, always in the same order; reading it gives an equal config.
+// All keys as TOML, always in the same order; reading it gives an equal config. Throws std::runtime_error for a text that is not UTF-8.
 template <class T> std::string write_config(T config) { return config_detail::write(config_fields(config)); }
 
 // All keys of a config with their values, what they take and what they mean, for a person: `hinge train --help-config`.

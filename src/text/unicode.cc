@@ -17,22 +17,6 @@ locale_t unicode_locale() {
   return locale;
 }
 
-// The length of the well-formed sequence at the front of `text`; 0 if there is none. The bounds of the second byte are those of the
-// Unicode standard, table 3-7.
-size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  const unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (size_t i = 2; i < length; ++i)
-    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
-  return length;
-}
-
 bool is_cased(char32_t c) {
   const auto wide = static_cast<wint_t>(c);
   return ::towlower_l(wide, unicode_locale()) != wide || ::towupper_l(wide, unicode_locale()) != wide;
@@ -56,15 +40,6 @@ bool is_final_sigma(std::u32string_view text, size_t at) {
 }
 
 }  // namespace
-
-std::optional<size_t> find_invalid_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = sequence_length(text.substr(at));
-    if (length == 0) return at;
-    at += length;
-  }
-  return {};
-}
 
 char32_t next_code_point(std::string_view text, size_t& at) {
   const auto first = static_cast<unsigned char>(text[at++]);

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "support/utf8.h"
+
 namespace hinge::text {
 
-// The place of the first byte that is not valid UTF-8 (overlong forms, surrogates and values past U+10FFFF are not).
-std::optional<size_t> find_invalid_utf8(std::string_view text);
+using support::find_invalid_utf8;
 
 // These take valid UTF-8.
 char32_t next_code_point(std::string_view text, size_t& at);  // moves `at` behind it

@@ -5,10 +5,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <limits>
 
 #include "../support/temporary_folder.h"
 #include "nn/encoder_block.h"
 #include "nn/recompute.h"
+#include "support/config.h"
 
 namespace hinge::nn {
 namespace {
@@ -69,6 +71,20 @@ TEST(AttentionConfig, PartsChangeThePreset) {
   EXPECT_FALSE(attention_options(sigmoid).bias_log_n);
 }
 
+TEST(AttentionConfig, EveryLengthRuleCanBeSaid) {
+  for (const std::string& name : length_rule_names()) {
+    AttentionConfig config;
+    config.preset = name == "visible" ? "relu-vit" : "reluformer";  // whose own rule is another
+    support::override_config(config, "length=" + name);
+    AttentionConfig again;
+    support::read_config_text(again, support::write_config(config), "written");
+    EXPECT_EQ(length_rule_name(attention_options(again).length_rule), name);
+  }
+  AttentionConfig config;
+  support::override_config(config, "length=");
+  EXPECT_EQ(attention_options(config).length_rule, preset("relu-vit").length_rule);
+}
+
 TEST(AttentionConfig, MistakesAreNamed) {
   const auto message = [](const auto& change) {
     AttentionConfig config;
@@ -81,6 +97,15 @@ TEST(AttentionConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.gamma = 2; }), {"attention.gamma", "reluformer"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "softmax", c.learn_gain = true; }), {"softmax", "gain"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.h = "softmax", c.alpha = 1; }), {"softmax", "alpha"}));
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "softmax", c.length = "none"; }), {"softmax", "length rule"}));
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.length_n = 0; }), {"attention.length_n", "positive", "0"}));
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.length_n = 5; }), {"attention.length_n", "length = fixed"}));
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "reluformer", c.gamma = -1; }), {"attention.gamma", "positive", "-1"}));
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.alpha = std::nan(""); }), {"attention.alpha", "finite"}));
+  EXPECT_TRUE(
+      mentions(message([](AttentionConfig& c) { c.gain = std::numeric_limits<double>::infinity(); }), {"attention.gain", "finite"}));
+  EXPECT_TRUE(
+      mentions(message([](AttentionConfig& c) { c.bias = -std::numeric_limits<double>::infinity(); }), {"attention.bias", "finite"}));
   Parameters parameters;
   EXPECT_TRUE(mentions(error_of([&] { SelfAttention(builder_for(parameters), {}, 10, 3); }), {"width 10", "heads 3"}));
 }

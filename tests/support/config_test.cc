@@ -46,7 +46,7 @@ struct Config {
   std::vector<int64_t> shots = {1, 5};
   std::vector<bool> switches = {true, false};
   std::optional<std::vector<int64_t>> sizes;
-  std::optional<std::string> note = "x";
+  std::string note = "x";
   int64_t steps = 100;
   template <class V> void visit(V& v) {
     v("name", name, "of the run");
@@ -101,7 +101,7 @@ gain = 0.5
   EXPECT_EQ(config.words, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(config.switches.empty());
   EXPECT_EQ(config.sizes, (std::vector<int64_t>{28}));
-  EXPECT_EQ(config.note, std::nullopt);
+  EXPECT_EQ(config.note, "none") << "a text may say so; only an optional number has no value then";
   EXPECT_EQ(config.steps, 900000);
   EXPECT_EQ(config.model.pool, Pool::kTok);
   EXPECT_EQ(config.model.pools, (std::vector<Pool>{Pool::kTok, Pool::kGap}));
@@ -142,7 +142,7 @@ TEST(Config, StaysAsItWasWhenSomethingIsWrong) {
 TEST(Config, OverridesTakeWordsWithoutQuotes) {
   Config config;
   for (const char* assignment : {"model.attention.h=gelu", "model.attention.gain = 2", "words=[a, b-c]", "name=12", "rates=[1e-3]",
-                                 "flip=false", "note=none", "model.pool=tok", "model={depth=3}", "shots=[]"})
+                                 "flip=false", "note=none", "sizes=none", "model.pool=tok", "model={depth=3}", "shots=[]"})
     override_config(config, assignment);
   EXPECT_EQ(config.model.attention.h, "gelu");
   EXPECT_EQ(config.model.attention.gain, 2);
@@ -150,7 +150,7 @@ TEST(Config, OverridesTakeWordsWithoutQuotes) {
   EXPECT_EQ(config.name, "12");
   EXPECT_EQ(config.rates, std::vector<double>{1e-3});
   EXPECT_FALSE(config.flip);
-  EXPECT_EQ(config.note, std::nullopt);
+  EXPECT_EQ(config.note, "none");
   EXPECT_EQ(config.model.pool, Pool::kTok);
   EXPECT_EQ(config.model.depth, 3);
   EXPECT_TRUE(config.shots.empty());
@@ -172,7 +172,7 @@ TEST(Config, WritesAllKeysAndReadsThemBack) {
   config.model.attention.alpha = 0.1 + 0.2;
   config.model.attention.gain = std::numeric_limits<double>::infinity();
   config.rates = {1e-300, 3, -0.0, 1e22};
-  config.note = std::nullopt;
+  config.note = "none";
   config.sizes = {1, 2};
   config.steps = std::numeric_limits<int64_t>::min();
   const std::string text = write_config(config);
@@ -182,7 +182,7 @@ TEST(Config, WritesAllKeysAndReadsThemBack) {
   EXPECT_EQ(again.model.attention.alpha, 0.1 + 0.2);
   EXPECT_EQ(again.rates, config.rates);
   EXPECT_EQ(again.steps, config.steps);
-  EXPECT_EQ(again.note, std::nullopt);
+  EXPECT_EQ(again.note, "none");
   EXPECT_EQ(write_config(Config()), R"(name = "run"
 flip = true
 rates = [0.1, 1.0]
@@ -203,6 +203,12 @@ pool = "gap"
 pools = []
 depth = 12
 )");
+}
+
+TEST(Config, WhatCouldNotBeReadAgainIsNotWritten) {
+  Config config;
+  config.words = {"caf\xC3\xA9", "caf\xE9/\xFF"};
+  EXPECT_TRUE(mentions(error_of([&] { write_config(config); }), {"words", "\"caf\xC3\xA9\"", "\"caf\\xE9/\\xFF\"", "not UTF-8"}));
 }
 
 TEST(Config, DifferencesAndHelp) {
