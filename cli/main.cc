@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "ops/error_text.h"
 #include "ops/tensor_memory.h"
 
 namespace hinge::cli {
@@ -59,6 +60,6 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return fail(kFailed, "not enough memory: choose a smaller problem");
   } catch (const std::exception& error) {
-    return fail(kFailed, error.what());
+    return fail(kFailed, hinge::error_text(error));
   }
 }
