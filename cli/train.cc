@@ -1,13 +1,16 @@
 // hinge train: trains the model that a config describes, or goes on with a run.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -33,8 +36,11 @@ std::atomic<bool> stop_asked{false};
 
 // The first Ctrl-C asks the run to save and end; the second ends the process.
 extern "C" void ask_to_stop(int signal) {
+  constexpr std::string_view kText = "\nhinge: stopping, and saving what is done; Ctrl-C again ends at once\n";
   stop_asked = true;
   std::signal(signal, SIG_DFL);
+  const int reason = errno;
+  if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) errno = reason;
 }
 
 // runs/fashion-20261116-093012, from configs/vit/fashion.toml.
@@ -117,9 +123,10 @@ int train(const TrainOptions& options) {
   }
   fmt::print(
       "Done: {} after {} steps; {:.0f} {}/s, {:.1f}% of the time "
-      "waiting for {}; {:.1f} M parameters, {} MB.\n",
+      "waiting for {}; {:.1f} M parameters, {} MB{}.\n",
       result.outcome, result.steps, result.items_per_second, result.items, 100 * result.waiting_share, result.items,
-      static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20);
+      static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20,
+      result.skipped > 0 ? fmt::format("; {} files that cannot be decoded were skipped", result.skipped) : "");
   fmt::print("The run: {}\n", folder);
   return 0;
 }

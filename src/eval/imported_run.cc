@@ -9,6 +9,7 @@
 #include "data/error.h"
 #include "models/timm_weights.h"
 #include "support/config.h"
+#include "support/utf8.h"
 #include "train/adam.h"
 #include "train/vit_run.h"
 
@@ -54,13 +55,15 @@ std::vector<std::string> import_timm_run(const std::string& weights, train::VitT
   const models::Vit model(config.model, static_cast<uint64_t>(config.train.seed));
   for (const std::string& note : models::load_timm_weights(file, model, options.head)) notes.push_back(note);
 
+  const std::string name = std::filesystem::path(weights).filename().string();
+  support::require_utf8("the file", name);
   const train::Adam adam(model.parameters(), {config.optim.beta1, config.optim.beta2, config.optim.eps});
-  train::RunFolder run = train::RunFolder::create(folder, support::write_config(config));
   train::CheckpointContent content;
   content.files = {{"weights.safetensors", [&](const std::string& path) { train::save_weights(path, model.parameters()); }},
                    {"state.safetensors", [&](const std::string& path) { adam.save(path); }}};
   content.state = train::checkpoint_state(config, classes);
-  content.state["imported"] = std::filesystem::path(weights).filename().string();
+  content.state["imported"] = name;
+  train::RunFolder run = train::RunFolder::create(folder, support::write_config(config), {{train::kImported, name}});
   run.save_checkpoint(content, 1);
   train::RunStatus status;
   status.state = "stopped";

@@ -37,11 +37,14 @@ constexpr Column kColumns[] = {
     {"accuracy", "accuracy", percent_text},
     {"perplexity", "perplexity", [](double value) { return fmt::format("{:.2f}", value); }},
     {"BLEU", "bleu", [](double value) { return fmt::format("{:.1f}", value); }},
+    {"averaged perplexity", "averaged_perplexity", [](double value) { return fmt::format("{:.2f}", value); }},
+    {"averaged BLEU", "averaged_bleu", [](double value) { return fmt::format("{:.1f}", value); }},
     {"time", "train_seconds", time_text},
     {"images/s", "images_per_second", [](double speed) { return fmt::format("{:.0f}", speed); }},
     {"tokens/s", "tokens_per_second", [](double speed) { return fmt::format("{:.0f}", speed); }},
     {"memory", "memory_bytes", [](double bytes) { return fmt::format("{:.0f} MB", bytes / 0x1p20); }},
     {"parameters", "parameters", count_text},
+    {"skipped files", "skipped_files", [](double count) { return fmt::format("{:.0f}", count); }},
 };
 
 // A vision run's score is its accuracy, a translation's the loss with its sign changed.

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 
 #include "support/atomic_file.h"
 
@@ -57,6 +58,15 @@ std::string bytes_field(uint64_t field, std::string_view value) { return tag(fie
 std::string double_field(uint64_t field, double value) { return tag(field, kFixed64) + raw(value); }
 std::string float_field(uint64_t field, float value) { return tag(field, kFixed32) + raw(value); }
 
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+bool has_events(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().filename().string().starts_with(kPrefix)) return true;
+  return false;
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 std::string event_head(int64_t step) { return double_field(1, now()) + whole_field(2, step); }
 
@@ -69,18 +79,19 @@ uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-EventWriter::EventWriter(const std::string& folder, std::optional<int64_t> last_step) {
+EventWriter::EventWriter(const std::string& folder, int64_t last_step) {
+  const bool others = has_events(folder);
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
   // TensorBoard reads the files of a folder in the order of their names, so the time comes first; the last number keeps names apart.
   const auto seconds = static_cast<int64_t>(now());
   for (int number = 0; descriptor_ < 0; ++number) {
-    path_ = fmt::format("{}/events.out.tfevents.{}.{}.{}.{}", folder, seconds, host.data(), ::getpid(), number);
+    path_ = fmt::format("{}/{}{}.{}.{}.{}", folder, kPrefix, seconds, host.data(), ::getpid(), number);
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) throw_file_error("create", path_);
   }
   record(double_field(1, now()) + bytes_field(3, "brain.Event:2"));
-  if (last_step) record(event_head(*last_step + 1) + bytes_field(7, whole_field(1, 1)));
+  if (others) record(event_head(last_step + 1) + bytes_field(7, whole_field(1, 1)));
 }
 
 EventWriter::~EventWriter() { ::close(descriptor_); }

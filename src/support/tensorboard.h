@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +14,9 @@ uint32_t crc32c(std::string_view bytes);
 
 class EventWriter {
  public:
-  // `last_step`: after a resume, the step of the checkpoint; TensorBoard then forgets what older files say about later steps.
-  explicit EventWriter(const std::string& folder, std::optional<int64_t> last_step = std::nullopt);
+  // `last_step`: the step of the checkpoint that the run goes on from, 0 without one. If there are older files, TensorBoard forgets what
+  // they say about later steps.
+  EventWriter(const std::string& folder, int64_t last_step);
   ~EventWriter();
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;

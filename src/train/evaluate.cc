@@ -23,7 +23,8 @@ Evaluation evaluate(const models::Vit& model, std::shared_ptr<const data::ImageS
   result.classes.resize(images->classes().size());
   const at::Tensor among = options.among.empty() ? at::Tensor() : at::tensor(options.among, at::kLong);
   data::Batch batch;
-  while (loader.next(batch)) {
+  const auto stopped = [&] { return options.stop && *options.stop; };
+  while (!(result.stopped = stopped()) && loader.next(batch)) {
     if (batch.size == 0) continue;
     at::Tensor logits = model.forward(pixels_of(batch), /*training=*/false);
     if (among.defined()) logits = logits.index_select(1, among);

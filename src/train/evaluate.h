@@ -1,6 +1,7 @@
 // How well a classifier does on a set of images.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +22,7 @@ struct Evaluation {
   double loss = 0;  // mean
   std::vector<ClassCount> classes;
   std::vector<std::string> skipped;  // files that could not be decoded
+  bool stopped = false;              // before its end
   double accuracy() const { return images ? static_cast<double>(top1) / static_cast<double>(images) : 0; }
   double top5_accuracy() const { return images ? static_cast<double>(top5) / static_cast<double>(images) : 0; }
 };
@@ -33,6 +35,7 @@ struct EvaluationOptions {
   // Predict only among these classes (of the model); empty: among all. The set's label i is class among[i].
   std::vector<int64_t> among = {};
   std::function<void(int64_t done, int64_t total)> progress = {};
+  const std::atomic<bool>* stop = nullptr;  // looked at after each batch
 };
 
 Evaluation evaluate(const models::Vit& model, std::shared_ptr<const data::ImageSet> images, const data::Pipeline& pipeline,

@@ -177,6 +177,11 @@ bool is_training(const std::string& run) {
 std::string config_path(const std::string& run) { return run + "/config.toml"; }
 std::string metrics_path(const std::string& run) { return run + "/metrics.jsonl"; }
 
+std::optional<std::string> imported_from(const std::string& run) {
+  const std::string path = run + "/" + kImported;
+  return fs::exists(path) ? std::optional(support::read_file(path)) : std::nullopt;
+}
+
 RunStatus read_status(const std::string& run) {
   require_run(run);
   const std::string path = status_path(run);

@@ -3,6 +3,7 @@
 //
 //   RUN/config.toml                     the resolved config
 //   RUN/vocabulary.model                of a translation run
+//   RUN/imported                        of a run that began with weights from elsewhere: the name of their file
 //   RUN/metrics.jsonl                   support/jsonl.h
 //   RUN/events.out.tfevents.*           support/tensorboard.h
 //   RUN/status.json                     what the run is doing
@@ -70,6 +71,8 @@ CheckpointSearch best_checkpoint(const std::string& run);  // of the highest sco
 Checkpoint checkpoint_of(const std::string& run, int64_t step);
 std::string config_path(const std::string& run);
 std::string metrics_path(const std::string& run);
+inline constexpr const char* kImported = "imported";
+std::optional<std::string> imported_from(const std::string& run);  // what its file of that name says
 
 // Training into a run: holds its lock as long as it lives.
 class RunFolder {

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <omp.h>
@@ -8,9 +9,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <mutex>
+#include <set>
 
+#include "ops/error_text.h"
 #include "support/jsonl.h"
 #include "support/process_memory.h"
+#include "support/require.h"
 #include "support/tensorboard.h"
 #include "train/schedule.h"
 #include "train/weights.h"
@@ -36,7 +41,15 @@ class Loop {
     if (state.contains("best")) best_ = state["best"].get<double>(), best_step_ = state["best_step"].get<int64_t>();
     if (state.contains("score")) score_ = state["score"].get<double>();
     if (state.contains("evaluated")) evaluated_ = state["evaluated"].get<std::map<std::string, double>>();
-    if (from->score) evaluated_at_ = step_;
+    if (state.contains("evaluated_at"))
+      evaluated_at_ = state["evaluated_at"].get<int64_t>();
+    else if (from->score)
+      evaluated_at_ = step_;
+    if (step_ == settings_.steps && state.contains("averaged_score")) {
+      averaged_score_ = state["averaged_score"].get<double>();
+      if (state.contains("averaged")) averaged_values_ = state["averaged"].get<std::map<std::string, double>>();
+    }
+    saved_at_ = step_;
     if (state.contains("log")) {
       sums_ = state["log"].get<Sums>();
       log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
@@ -51,7 +64,7 @@ class Loop {
       return steps();
     } catch (const std::exception& error) {
       try {
-        write_status("failed", error.what());
+        write_status("failed", error_text(error));
       } catch (const std::exception&) {
         // A full disk fails both; the first reason is the one to tell.
       }
@@ -63,29 +76,30 @@ class Loop {
   TrainResult steps() {
     task_.begin(step_);
     support::MetricsWriter metrics(metrics_path(folder_.folder()), step_);
-    support::EventWriter events(folder_.folder(), step_ > 0 ? std::optional<int64_t>(step_) : std::nullopt);
+    support::EventWriter events(folder_.folder(), step_);
     metrics_ = &metrics, events_ = &events;
     support::Progress progress("train", settings_.steps, step_, output_);
     progress_ = &progress;
     write_status("running", "");
 
+    if (evaluation_due() || average_due()) go_on_with_the_last_step();
     while (step_ < settings_.steps && !stop_) {
       const double started = steady_seconds();
-      train_step();
+      const bool whole = train_step();
       train_seconds_ += steady_seconds() - started;
-      const bool last = step_ == settings_.steps;
-      show(last);
-      if (step_ % settings_.eval_steps == 0 || last) evaluate();
-      if (last && averaged_steps().size() > 1) average();
-      if (step_ % settings_.checkpoint_steps == 0 || last) save();
+      note_skipped();
+      if (!whole) break;
+      show(step_ == settings_.steps);
+      end_step();
     }
-    if (step_ < settings_.steps) save();
+    const bool finished = step_ == settings_.steps && !evaluation_due() && !average_due();
+    if (!finished && saved_at_ != step_) save();
     progress.finish();
     metrics.sync();
-    write_status(step_ == settings_.steps ? "done" : "stopped", "");
+    write_status(finished ? "done" : "stopped", "");
 
     TrainResult result;
-    result.finished = step_ == settings_.steps;
+    result.finished = finished;
     result.step = step_, result.steps = settings_.steps;
     result.score = score_.value_or(0), result.best = best_.value_or(0);
     if (score_ && best_)
@@ -94,13 +108,38 @@ class Loop {
     result.waiting_share = train_seconds_ > 0 ? task_.waited_seconds() / train_seconds_ : 0;
     result.parameters = task_.parameters().count();
     result.memory_bytes = support::largest_resident_bytes();
+    result.skipped = std::ssize(skipped_);
     return result;
   }
 
-  void train_step() {
+  bool evaluation_due() const {
+    return step_ > 0 && (step_ % settings_.eval_steps == 0 || step_ == settings_.steps) && evaluated_at_ != step_;
+  }
+  bool average_due() const { return step_ == settings_.steps && averaged_steps().size() > 1 && !averaged_score_; }
+
+  // What follows a step. A stop may cut it off: the checkpoint is then saved without it, and the next process begins with it.
+  void end_step() {
+    if (evaluation_due() && !evaluate()) return;
+    if (average_due() && !average()) return;
+    if (step_ % settings_.checkpoint_steps == 0 || step_ == settings_.steps || best_step_ == step_) save();
+  }
+
+  void go_on_with_the_last_step() {
+    // A process that was killed at this very place may have written the lines already.
+    for (const support::MetricRecord& line : support::read_metrics(metrics_path(folder_.folder())))
+      if (line.step == step_)
+        for (const auto& value : line.values) written_.insert(value.first);
+    end_step();
+    written_.clear();
+  }
+
+  // False: stopped before its end.
+  bool train_step() {
     at::manual_seed(stream_seed(settings_.seed, Stream::first_step, step_));
     task_.parameters().clear_gradients();
-    const StepOutcome outcome = task_.step();
+    const std::optional<StepOutcome> maybe = task_.step(stop_);
+    if (!maybe) return false;
+    const StepOutcome& outcome = *maybe;
     if (!std::isfinite(outcome.loss)) fail_non_finite(outcome.loss);
     const double norm = adam_.gradient_norm();
     if (!std::isfinite(norm)) fail_non_finite_gradient(norm);
@@ -112,14 +151,14 @@ class Loop {
     norm_sum_ += norm, ++log_steps_;
     items_ += outcome.items;
     lr_ = factor * settings_.lr;
-    last_loss_ = outcome.loss;
+    last_loss_ = outcome.loss, last_accuracy_ = outcome.accuracy;
+    return true;
   }
 
   // A run must not go on from here: says which part was the first to leave the numbers, and where to go back to.
   [[noreturn]] void fail_non_finite(double loss) {
     const at::NoGradGuard guard;
     const std::string parameter = parameter_beyond_numbers();
-    at::manual_seed(stream_seed(settings_.seed, Stream::first_step, step_));  // the same dropout again
     const std::string where = parameter.empty() ? task_.first_not_finite() : "the parameter " + parameter;
     throw TrainError(
         fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
@@ -156,7 +195,8 @@ class Loop {
 
   void show(bool last) {
     if (progress_->due() || last) {
-      support::Progress::Values values = {{"loss", fmt::format("{:.4f}", last_loss_)}};
+      support::Progress::Values values = {{"loss", fmt::format("{:.4f}", last_loss_)},
+                                          {"train accuracy", fmt::format("{:.1f}%", 100 * last_accuracy_)}};
       if (score_) values.emplace_back(task_.score_name(), task_.score_text(*score_));
       values.emplace_back(task_.items() + "/s", fmt::format("{:.0f}", items_per_second()));
       progress_->update(step_, values);
@@ -176,18 +216,29 @@ class Loop {
       name.insert(0, prefix);
       entry.values.emplace_back(name, value);
     }
+    if (written_.contains(values.front().first)) return;
     metrics_->append(entry);
     events_->scalars(step_, values);
   }
 
-  void evaluate() {
-    const EvaluationOutcome outcome = task_.evaluate();
-    score_ = outcome.score;
-    evaluated_ = {outcome.metrics.begin(), outcome.metrics.end()};
+  // False: stopped before its end.
+  bool evaluate() {
+    const std::optional<EvaluationOutcome> outcome = task_.evaluate(stop_);
+    note_skipped();
+    if (!outcome) return false;
+    score_ = outcome->score;
+    evaluated_ = {outcome->metrics.begin(), outcome->metrics.end()};
     evaluated_at_ = step_;
+    saved_at_.reset();
     if (!best_ || *score_ > *best_) best_ = score_, best_step_ = step_;
-    record("eval/", outcome.metrics);
-    progress_->note(fmt::format("step {}: {}", step_, outcome.text));
+    record("eval/", outcome->metrics);
+    progress_->note(fmt::format("step {}: {}", step_, outcome->text));
+    return true;
+  }
+
+  void note_skipped() {
+    for (const std::string& file : task_.skipped())
+      if (skipped_.insert(file).second) progress_->note(fmt::format("skipped {}: it cannot be decoded", file));
   }
 
   // ---- averaging
@@ -202,8 +253,8 @@ class Loop {
     return steps;
   }
 
-  // Evaluates the mean of the last checkpoints' weights, and leaves it to save() in averaged_.
-  void average() {
+  // Evaluates the mean of the last checkpoints' weights, and leaves it to save() in averaged_. False: stopped before its end.
+  bool average() {
     const at::NoGradGuard guard;
     std::vector<at::Tensor> own, sums;
     for (const nn::Parameter& parameter : task_.parameters().all())
@@ -225,12 +276,15 @@ class Loop {
     };
     for (at::Tensor& sum : sums) averaged_.push_back(sum.div_(count).to(at::kFloat));
     put(averaged_);
-    const EvaluationOutcome outcome = task_.evaluate();
+    const std::optional<EvaluationOutcome> outcome = task_.evaluate(stop_);
     put(own);
-    averaged_score_ = outcome.score;
+    if (!outcome) return averaged_.clear(), false;
+    averaged_score_ = outcome->score;
+    averaged_values_ = {outcome->metrics.begin(), outcome->metrics.end()};
     if (!best_ || *averaged_score_ > *best_) best_ = averaged_score_, best_step_ = step_;
-    record("averaged/", outcome.metrics);
-    progress_->note(fmt::format("mean of the last {} checkpoints: {}", count, outcome.text));
+    record("averaged/", outcome->metrics);
+    progress_->note(fmt::format("mean of the last {} checkpoints: {}", count, outcome->text));
+    return true;
   }
 
   void save() {
@@ -243,20 +297,21 @@ class Loop {
                      {"state.safetensors", [&](const std::string& path) { adam_.save(path); }}};
     content.state = task_.checkpoint_state();
     if (best_) content.state["best"] = *best_, content.state["best_step"] = *best_step_;
-    if (score_) content.state["score"] = *score_, content.state["evaluated"] = evaluated_;
-    if (averaged_score_) {
+    if (score_) content.state["score"] = *score_, content.state["evaluated"] = evaluated_, content.state["evaluated_at"] = *evaluated_at_;
+    if (!averaged_.empty()) {
       content.files.push_back(
           {"averaged.safetensors", [&](const std::string& path) { save_weights(path, task_.parameters(), averaged_); }});
-      content.state["averaged_score"] = *averaged_score_;
+      content.state["averaged_score"] = *averaged_score_, content.state["averaged"] = averaged_values_;
     }
     // The part of the next line of metrics that is there already, so that a resumed run writes the same line.
     content.state["log"] = sums_;
     content.state["log"]["steps"] = log_steps_, content.state["log"]["norm"] = norm_sum_;
     content.state["items"] = items_;
     content.state["train_seconds"] = seconds_before_ + train_seconds_;
-    if (step_ < settings_.steps) content.needed = averaged_steps();
+    if (step_ < settings_.steps || average_due()) content.needed = averaged_steps();
     metrics_->sync();
     folder_.save_checkpoint(content, settings_.keep);
+    saved_at_ = step_;
     write_status("running", "");
   }
 
@@ -266,6 +321,8 @@ class Loop {
     status.step = step_, status.steps = settings_.steps;
     status.best = best_, status.best_step = best_step_;
     status.values = evaluated_;
+    for (const auto& [name, value] : averaged_values_) status.values["averaged_" + name] = value;
+    if (!skipped_.empty()) status.values["skipped_files"] = static_cast<double>(skipped_.size());
     status.values[task_.items() + "_per_second"] = items_per_second();
     status.values["parameters"] = static_cast<double>(task_.parameters().count());
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
@@ -284,16 +341,19 @@ class Loop {
   double items_ = 0;           // worked through in them
   double train_seconds_ = 0;   // of those by this process
   double seconds_before_ = 0;  // of those before it
-  double lr_ = 0, last_loss_ = 0;
+  double lr_ = 0, last_loss_ = 0, last_accuracy_ = 0;
   std::optional<double> score_, best_;
   std::map<std::string, double> evaluated_;  // the metrics of the last evaluation
-  std::optional<int64_t> best_step_, evaluated_at_;
+  std::optional<int64_t> best_step_, evaluated_at_, saved_at_;
+  std::set<std::string> written_;  // names in the metrics of the step that is gone on with
+  std::set<std::string> skipped_;  // files
   // The next line of metrics.
   Sums sums_;
   double norm_sum_ = 0;
   int64_t log_steps_ = 0;
   std::vector<at::Tensor> averaged_;
   std::optional<double> averaged_score_;
+  std::map<std::string, double> averaged_values_;  // the metrics of their evaluation
   support::MetricsWriter* metrics_ = nullptr;
   support::EventWriter* events_ = nullptr;
   support::Progress* progress_ = nullptr;
@@ -306,10 +366,40 @@ TrainResult run_task(Task& task, const LoopSettings& settings, RunFolder folder,
   return Loop(task, settings, std::move(folder), from, stop, std::move(output)).run();
 }
 
+void check(const LoopSettings& settings) {
+  using support::require;
+  require(settings.lr > 0 && std::isfinite(settings.lr), fmt::format("optim.lr must be positive, got {}", settings.lr));
+  for (const auto& [key, beta] : {std::pair("beta1", settings.adam.beta1), std::pair("beta2", settings.adam.beta2)})
+    require(beta >= 0 && beta < 1, fmt::format("optim.{} must be in [0, 1), got {}", key, beta));
+  require(settings.adam.eps > 0 && std::isfinite(settings.adam.eps), fmt::format("optim.eps must be positive, got {}", settings.adam.eps));
+  require(settings.weight_decay >= 0 && settings.weight_decay < 1,
+          fmt::format("optim.weight_decay must be in [0, 1), got {}", settings.weight_decay));
+  require(!settings.clip || *settings.clip > 0, "optim.clip must be positive, or none");
+  require(settings.warmup_steps >= 0, fmt::format("optim.warmup_steps cannot be negative, got {}", settings.warmup_steps));
+  require(settings.keep >= 1 && settings.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
+}
+
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output) {
   CheckpointSearch search = latest_checkpoint(folder);
-  for (const std::string& skipped : search.skipped) output.write(fmt::format("passing over a checkpoint: {}\n", skipped));
-  return search.found;
+  if (search.found) {
+    for (const std::string& skipped : search.skipped) output.write(fmt::format("passing over a checkpoint: {}\n", skipped));
+    return search.found;
+  }
+  // To begin anew would empty the metrics and look like going on.
+  const std::string advice = "train a new run, or put a copy of its checkpoints there";
+  if (!search.skipped.empty())
+    throw std::runtime_error(fmt::format("none of the checkpoints of '{}' can be used: {}; {}", folder, search.skipped.front(), advice));
+  if (const std::optional<std::string> source = imported_from(folder))
+    throw std::runtime_error(fmt::format("'{}' was imported from {}, but its weights are not there: import them again", folder, *source));
+  std::string state;
+  try {
+    state = read_status(folder).state;
+  } catch (const std::runtime_error&) {
+    // A damaged status says nothing.
+  }
+  if (state == "stopped" || state == "done")
+    throw std::runtime_error(fmt::format("'{}' is {}, but its checkpoints are gone: {}", folder, state, advice));
+  return std::nullopt;
 }
 
 uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
@@ -318,6 +408,18 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return (x ^ (x >> 31)) & 0x7FFFFFFFFFFFFFFFU;
+}
+
+at::Tensor generator_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void restore_generator(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
 }
 
 double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -24,9 +24,10 @@ using Sums = std::map<std::string, double>;
 
 // What a step says of itself.
 struct StepOutcome {
-  double loss = 0;   // of the whole step, for the progress line
-  double items = 0;  // examples worked through, in the task's unit
-  Sums sums = {};    // added up over the steps of a line of metrics
+  double loss = 0;      // of the whole step, for the progress line
+  double accuracy = 0;  // share of the items that were predicted right, for the same
+  double items = 0;     // examples worked through, in the task's unit
+  Sums sums = {};       // added up over the steps of a line of metrics
 };
 
 struct EvaluationOutcome {
@@ -35,7 +36,8 @@ struct EvaluationOutcome {
   std::string text;     // the same for a person
 };
 
-// What a run trains. The loop calls it from one thread.
+// What a run trains. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it now and then and returns
+// nothing once it is set; the loop drops what was begun.
 class Task {
  public:
   virtual ~Task() = default;
@@ -49,16 +51,18 @@ class Task {
   virtual void begin(int64_t first_step) = 0;
   // Adds the gradients of the next step to the parameters, whose gradients are empty before it. The default generator is seeded by the
   // loop. Returns at once with a loss that is not finite.
-  virtual StepOutcome step() = 0;
+  virtual std::optional<StepOutcome> step(const std::atomic<bool>& stop) = 0;
   // What was the first in the last step that was not finite, when its loss was not: "block 0", "the head". All parameters are finite.
   virtual std::string first_not_finite() = 0;
   // A line of metrics from the sums of `steps` steps, names with "train/" before them.
   virtual Values metrics(const Sums& sums, int64_t steps) const = 0;
-  virtual EvaluationOutcome evaluate() = 0;
+  virtual std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop) = 0;
   // What a checkpoint says beside the weights to those who will use them.
   virtual nlohmann::json checkpoint_state() const = 0;
   // Time that step() has spent waiting for data.
   virtual double waited_seconds() const = 0;
+  // Files of the data that could not be read and were passed over.
+  virtual std::vector<std::string> skipped() const { return {}; }
 };
 
 struct LoopSettings {
@@ -83,6 +87,7 @@ struct TrainResult {
   double waiting_share = 0;     // share of this process's training time in which no batch was ready
   int64_t parameters = 0;
   int64_t memory_bytes = 0;  // largest resident size of the process
+  int64_t skipped = 0;       // files of the data that could not be read
 };
 
 // A run that failed for a reason that the run itself found: its status says so, too.
@@ -90,17 +95,36 @@ struct TrainError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What a task's config says of them; the numbers of steps are the task's part.
+template <class Config> LoopSettings settings_of(const Config& config) {
+  const auto& optim = config.optim;
+  LoopSettings settings;
+  settings.seed = static_cast<uint64_t>(config.train.seed);
+  settings.log_steps = config.train.log_steps, settings.keep = config.train.keep;
+  settings.adam = {optim.beta1, optim.beta2, optim.eps};
+  settings.lr = optim.lr, settings.weight_decay = optim.weight_decay, settings.clip = optim.clip;
+  settings.schedule = optim.schedule, settings.warmup_steps = optim.warmup_steps;
+  return settings;
+}
+// Throws std::runtime_error with the key, for numbers that nothing can be trained with.
+void check(const LoopSettings& settings);
+
 // Trains from the checkpoint `from`, or from the start. `stop` may be set at any time, by a signal handler for example: the run saves a
 // checkpoint and returns. Throws std::runtime_error.
 TrainResult run_task(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
                      const std::atomic<bool>& stop, support::ProgressOutput output);
 
-// The last usable checkpoint of a run to go on with; says on `output` which were passed over.
+// The last usable checkpoint of a run to go on with; says on `output` which were passed over. Nothing for a run that was ended before its
+// first; throws std::runtime_error if there was one and it is lost.
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output);
 
 // Seeds of the parts of a run (weights, order of the data, each step) must differ.
 enum class Stream : uint64_t { weights = 1, data = 2, first_step = 3 };
 uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step = 0);
+
+// The state of the default generator, for drawing the same numbers once more.
+at::Tensor generator_state();
+void restore_generator(const at::Tensor& state);
 
 // 0: all cores.
 void use_threads(int64_t threads);

@@ -1,5 +1,7 @@
 #include "train/translation_run.h"
 
+#include <fmt/format.h>
+
 #include <stdexcept>
 
 #include "support/config.h"
@@ -10,6 +12,14 @@ namespace {
 
 constexpr const char* kAveraged = "averaged.safetensors";
 
+nlohmann::json length_rules(const models::Seq2SeqConfig& model) {
+  nlohmann::json rules = nlohmann::json::object();
+  for (const auto& [name, attention] :
+       {std::pair<const char*, const nn::LocalMemoryConfig&>{"encoder", model.encoder}, {"decoder", model.decoder}, {"cross", model.cross}})
+    rules[name] = length_rule_name(nn::read_options(attention, std::string("model.") + name, /*causal=*/false).attention.length_rule);
+  return rules;
+}
+
 bool has_averaged(const Checkpoint& checkpoint) { return checkpoint.state.contains("averaged_score"); }
 
 }  // namespace
@@ -17,19 +27,22 @@ bool has_averaged(const Checkpoint& checkpoint) { return checkpoint.state.contai
 std::string vocabulary_path(const std::string& run) { return run + "/vocabulary.model"; }
 
 nlohmann::json checkpoint_state(const TranslationTrainConfig& config, const text::Vocabulary& vocabulary) {
-  nlohmann::json rules = nlohmann::json::object();
-  const models::Seq2SeqConfig& model = config.model;
-  for (const auto& [name, attention] :
-       {std::pair<const char*, const nn::LocalMemoryConfig&>{"encoder", model.encoder}, {"decoder", model.decoder}, {"cross", model.cross}})
-    rules[name] = length_rule_name(nn::read_options(attention, std::string("model.") + name, /*causal=*/false).attention.length_rule);
   return {{"vocabulary", {{"size", vocabulary.size()}, {"hash", vocabulary.hash()}}},
           {"pair", config.data.source.pair},
-          {"length_rules", rules}};
+          {"length_rules", length_rules(config.model)}};
 }
 
 void require_vocabulary(const text::Vocabulary& vocabulary, const Checkpoint& checkpoint, const std::string& run) {
   const nlohmann::json& stored = checkpoint.state.at("vocabulary");
   vocabulary.require_fit(stored.at("size").get<int64_t>(), stored.at("hash").get<uint64_t>(), run);
+}
+
+void require_length_rules(const models::Seq2SeqConfig& model, const Checkpoint& checkpoint, const std::string& run) {
+  const nlohmann::json &trained = checkpoint.state.at("length_rules"), now = length_rules(model);
+  for (const auto& [name, rule] : trained.items())
+    if (now.at(name) != rule)
+      throw std::runtime_error(fmt::format("'{0}' was trained with model.{1}.length = {2}, but its config now says {3}; write {2} there",
+                                           run, name, rule.get<std::string>(), now.at(name).get<std::string>()));
 }
 
 LoadedTranslation load_translation(const std::string& run, Which which, std::vector<std::string>* notes) {
@@ -49,6 +62,7 @@ LoadedTranslation load_translation(const std::string& run, Which which, std::vec
       loaded.checkpoint = *last.found, loaded.averaged = true;
   }
   require_vocabulary(loaded.vocabulary, loaded.checkpoint, run);
+  require_length_rules(loaded.config.model, loaded.checkpoint, run);
   if (const auto text = loaded.checkpoint.state.find("text"); text != loaded.checkpoint.state.end())
     loaded.source_tokens = text->at(1).get<int64_t>(), loaded.target_tokens = text->at(2).get<int64_t>();
   loaded.model = std::make_unique<models::Seq2Seq>(loaded.config.model, 0);

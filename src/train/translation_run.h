@@ -32,5 +32,7 @@ nlohmann::json checkpoint_state(const TranslationTrainConfig& config, const text
 
 // Throws std::runtime_error unless this is the vocabulary of the checkpoint.
 void require_vocabulary(const text::Vocabulary& vocabulary, const Checkpoint& checkpoint, const std::string& run);
+// Throws std::runtime_error if the run's config has other length rules than its weights were trained with.
+void require_length_rules(const models::Seq2SeqConfig& model, const Checkpoint& checkpoint, const std::string& run);
 
 }  // namespace hinge::train

@@ -95,17 +95,16 @@ void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
   require(optim.accumulate >= 1, fmt::format("optim.accumulate must be at least 1, got {}", optim.accumulate));
   require(optim.tokens >= optim.accumulate,
           fmt::format("optim.tokens {} is less than optim.accumulate {}", optim.tokens, optim.accumulate));
-  require(optim.lr > 0 && std::isfinite(optim.lr), fmt::format("optim.lr must be positive, got {}", optim.lr));
-  require(!optim.clip || *optim.clip > 0, "optim.clip must be positive, or none");
+  check(settings_of(config));
   require(optim.label_smoothing >= 0 && optim.label_smoothing < 1,
           fmt::format("optim.label_smoothing must be in [0, 1), got {}", optim.label_smoothing));
   require(optim.regulariser_weight >= 0 && std::isfinite(optim.regulariser_weight),
           fmt::format("optim.regulariser_weight must not be negative, got {}", optim.regulariser_weight));
   require(optim.epochs > 0 && optim.epochs < 1e6, fmt::format("optim.epochs must be positive, got {}", optim.epochs));
   require(!optim.steps || *optim.steps >= 1, "there is no step to train: optim.steps must be at least 1");
-  require(optim.warmup_steps >= 0 && optim.regulariser_warmup_steps >= 0, "steps of a warm-up cannot be negative");
+  require(optim.regulariser_warmup_steps >= 0,
+          fmt::format("optim.regulariser_warmup_steps cannot be negative, got {}", optim.regulariser_warmup_steps));
   require(train.eval_every > 0 && train.checkpoint_every > 0, "train.eval_every and train.checkpoint_every must be positive");
-  require(train.keep >= 1 && train.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
   require(train.average >= 0 && train.bleu_sentences >= 0, "train.average and train.bleu_sentences cannot be negative");
   require(train.bleu_sentences == 0 || bleu, "train.bleu_sentences needs decoding, which is not at hand here: set it to 0");
   models::Seq2SeqConfig model = config.model;
@@ -165,19 +164,12 @@ class TranslationTask : public Task {
   LoopSettings settings() {
     const TranslationOptimConfig& optim = config_.optim;
     const auto interval = [&](double epochs) { return std::max<int64_t>(1, steps_of(batches_, epochs, optim.accumulate)); };
-    return {.seed = seed(),
-            .steps = *optim.steps,
-            .eval_steps = interval(config_.train.eval_every),
-            .checkpoint_steps = interval(config_.train.checkpoint_every),
-            .log_steps = config_.train.log_steps,
-            .keep = config_.train.keep,
-            .average = config_.train.average,
-            .adam = {optim.beta1, optim.beta2, optim.eps},
-            .lr = optim.lr,
-            .weight_decay = optim.weight_decay,
-            .clip = optim.clip,
-            .schedule = optim.schedule,
-            .warmup_steps = optim.warmup_steps};
+    LoopSettings settings = settings_of(config_);
+    settings.steps = *optim.steps;
+    settings.eval_steps = interval(config_.train.eval_every);
+    settings.checkpoint_steps = interval(config_.train.checkpoint_every);
+    settings.average = config_.train.average;
+    return settings;
   }
 
   const nn::Parameters& parameters() const override { return model_.parameters(); }
@@ -187,7 +179,7 @@ class TranslationTask : public Task {
 
   void begin(int64_t first_step) override { step_ = first_step; }
 
-  StepOutcome step() override {
+  std::optional<StepOutcome> step(const std::atomic<bool>& stop) override {
     const TranslationOptimConfig& optim = config_.optim;
     const double started = steady_seconds();
     parts_.clear();
@@ -205,6 +197,8 @@ class TranslationTask : public Task {
     outcome.items = static_cast<double>(tokens);
     double nll = 0, right = 0, regulariser = 0;
     for (failed_part_ = 0; failed_part_ < parts_.size(); ++failed_part_) {
+      if (stop) return {};
+      before_part_ = generator_state();
       const ModelBatch& batch = parts_[failed_part_];
       const models::Seq2SeqLoss result = model_.loss(
           batch.source, batch.target, batch.labels,
@@ -213,7 +207,7 @@ class TranslationTask : public Task {
       const double share = static_cast<double>(result.tokens) / static_cast<double>(tokens);
       const auto factor = [](double value) { return at::scalar_tensor(value, at::kFloat); };
       const double loss = result.loss.item<double>(), extra = result.regulariser.defined() ? result.regulariser.item<double>() : 0;
-      if (!std::isfinite(loss) || !std::isfinite(extra)) return {.loss = std::isfinite(loss) ? extra : loss};
+      if (!std::isfinite(loss) || !std::isfinite(extra)) return StepOutcome{.loss = std::isfinite(loss) ? extra : loss};
       outcome.loss += share * loss, regulariser += share * extra;
       nll += result.nll, right += static_cast<double>(result.right);
       if (weight > 0)
@@ -221,6 +215,7 @@ class TranslationTask : public Task {
       else
         torch::autograd::backward({result.loss}, {factor(share)});
     }
+    outcome.accuracy = right / outcome.items;
     outcome.sums = {{"loss", outcome.loss * outcome.items}, {"nll", nll}, {"right", right}, {"tokens", outcome.items}};
     if (optim.regulariser_weight > 0) outcome.sums["regulariser"] = regulariser;
     return outcome;
@@ -229,6 +224,7 @@ class TranslationTask : public Task {
   std::string first_not_finite() override {
     const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
     const ModelBatch& batch = parts_[failed_part_];
+    restore_generator(before_part_);  // the same dropout again
     models::Seq2SeqViews views;
     const models::Seq2SeqOutput output = model_.forward(batch.source, batch.target, {.training = true, .views = &views});
     for (const nn::MemoryView& memory : views.memories)
@@ -249,11 +245,12 @@ class TranslationTask : public Task {
     return values;
   }
 
-  EvaluationOutcome evaluate() override {
+  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop) override {
     const at::NoGradGuard guard;
     double nll = 0;
     int64_t tokens = 0, right = 0;
     for (int64_t i = 0; i < valid_.steps(0); ++i) {
+      if (stop) return {};
       const ModelBatch batch(valid_.at(i));
       const models::Seq2SeqLoss result = model_.loss(batch.source, batch.target, batch.labels);
       nll += result.nll, tokens += result.tokens, right += result.right;
@@ -262,6 +259,7 @@ class TranslationTask : public Task {
     EvaluationOutcome outcome{-loss, {{"loss", loss}, {"perplexity", std::exp(loss)}, {"token_accuracy", accuracy}}, {}};
     outcome.text = fmt::format("loss {:.4f}, perplexity {:.2f} on {} tokens", loss, std::exp(loss), tokens);
     if (!data_.sources.empty()) {
+      if (stop) return {};
       const double bleu = bleu_(model_, data_.vocabulary, data_.sources, data_.references);
       outcome.metrics.emplace_back("bleu", bleu);
       outcome.text += fmt::format(", BLEU {:.2f} on {} sentences", bleu, data_.sources.size());
@@ -290,6 +288,7 @@ class TranslationTask : public Task {
   int64_t step_ = 0;               // the next
   std::vector<ModelBatch> parts_;  // of the last step
   size_t failed_part_ = 0;
+  at::Tensor before_part_;  // the generator's state before it
   double waited_ = 0;
 };
 
@@ -319,6 +318,7 @@ TrainResult resume_translation(const std::string& folder, const std::atomic<bool
   if (from) require_vocabulary(vocabulary, *from, folder);
   RunText data = read_run_text(config, vocabulary, output);
   config = resolve(config, data);
+  if (from) require_length_rules(config.model, *from, folder);
   TranslationTask task(config, std::move(data), std::move(bleu));
   if (from && from->state.contains("text") && from->state["text"] != task.text_size())
     output.write("the training text is not the one that this run began with: it goes on with what is there now\n");

@@ -9,6 +9,7 @@
 
 #include "data/loader.h"
 #include "support/config.h"
+#include "support/require.h"
 #include "train/evaluate.h"
 #include "train/run_folder.h"
 #include "train/vit_run.h"
@@ -31,22 +32,26 @@ struct RunData {
   }
 };
 
+using support::require;
+
 VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
   if (config.model.classes == 0) config.model.classes = static_cast<int64_t>(data.train->classes().size());
   config.model = models::resolved(config.model);
-  const auto require = [](bool holds, const std::string& message) {
-    if (!holds) throw std::runtime_error(message);
-  };
+  check(settings_of(config));
   require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
           fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes,
                       data.train->classes().size()));
   const OptimConfig& optim = config.optim;
   require(optim.batch >= 1 && optim.accumulate >= 1 && optim.batch % optim.accumulate == 0,
           fmt::format("optim.batch {} is not a multiple of optim.accumulate {}", optim.batch, optim.accumulate));
-  require(optim.lr > 0 && std::isfinite(optim.lr), fmt::format("optim.lr must be positive, got {}", optim.lr));
-  require(!optim.clip || *optim.clip > 0, "optim.clip must be positive, or none");
+  require(optim.epochs > 0 && optim.epochs < 1e6, fmt::format("optim.epochs must be positive, got {}", optim.epochs));
+  require(config.data.mixup >= 0 && config.data.mixup <= 1000,
+          fmt::format("data.mixup must be 0 for none, or a number up to 1000, got {}", config.data.mixup));
+  require(config.data.mixup == 0 || optim.batch > optim.accumulate,
+          fmt::format("optim.batch {} in {} parts leaves one image to a part, which mixup would mix with itself: take a larger batch or fewer parts",
+                      optim.batch, optim.accumulate));
+  require(config.data.threads >= 1, fmt::format("data.threads must be at least 1, got {}", config.data.threads));
   require(config.train.eval_every > 0 && config.train.checkpoint_every > 0, "train.eval_every and train.checkpoint_every must be positive");
-  require(config.train.keep >= 1 && config.train.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
   if (!config.optim.steps)
     config.optim.steps =
         static_cast<int64_t>(std::llround(optim.epochs * static_cast<double>(data.train->size()) / static_cast<double>(optim.batch)));
@@ -66,8 +71,11 @@ VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
 
 class VitTask : public Task {
  public:
-  VitTask(const VitTrainConfig& config, RunData data)
-      : config_(config), data_(std::move(data)), model_(config_.model, stream_seed(seed(), Stream::weights)) {}
+  VitTask(const VitTrainConfig& config, RunData data, const std::vector<std::string>& classes)
+      : config_(config),
+        data_(std::move(data)),
+        state_(train::checkpoint_state(config_, classes)),
+        model_(config_.model, stream_seed(seed(), Stream::weights)) {}
 
   const nn::Parameters& parameters() const override { return model_.parameters(); }
   std::string items() const override { return "images"; }
@@ -75,62 +83,59 @@ class VitTask : public Task {
   std::string score_text(double score) const override { return fmt::format("{:.2f}%", 100 * score); }
 
   LoopSettings settings() const {
-    const OptimConfig& optim = config_.optim;
-    return {.seed = seed(),
-            .steps = *optim.steps,
-            .eval_steps = interval(config_.train.eval_every),
-            .checkpoint_steps = interval(config_.train.checkpoint_every),
-            .log_steps = config_.train.log_steps,
-            .keep = config_.train.keep,
-            .average = 0,
-            .adam = {optim.beta1, optim.beta2, optim.eps},
-            .lr = optim.lr,
-            .weight_decay = optim.weight_decay,
-            .clip = optim.clip,
-            .schedule = optim.schedule,
-            .warmup_steps = optim.warmup_steps};
+    LoopSettings settings = settings_of(config_);
+    settings.steps = *config_.optim.steps;
+    settings.eval_steps = interval(config_.train.eval_every);
+    settings.checkpoint_steps = interval(config_.train.checkpoint_every);
+    return settings;
   }
 
   void begin(int64_t first_step) override {
     data::LoaderOptions loading;
     loading.batch_size = config_.optim.batch / config_.optim.accumulate;
     loading.seed = stream_seed(seed(), Stream::data);
-    loading.threads = static_cast<int>(std::max<int64_t>(1, config_.data.threads));
+    loading.threads = static_cast<int>(config_.data.threads);
     loading.mixup = config_.data.mixup;
+    loading.parts = config_.optim.accumulate;
     loading.on_error = data::parse_on_error(config_.data.on_error);
     loading.first_step = first_step * config_.optim.accumulate;
     loader_ = std::make_unique<data::Loader>(data_.train, data_.train_pp, loading);
   }
 
-  StepOutcome step() override {
+  std::optional<StepOutcome> step(const std::atomic<bool>& stop) override {
     const OptimConfig& optim = config_.optim;
     const kernels::CrossEntropy kind = loss_kind(optim);
     const auto parts = static_cast<double>(optim.accumulate);
     double loss_sum = 0;
     int64_t right = 0;
     for (int64_t part = 0; part < optim.accumulate; ++part) {
+      if (stop) return {};
       loader_->next(batch_);
+      before_part_ = generator_state();
       const at::Tensor images = pixels_of(batch_), labels = at::from_blob(batch_.labels.data(), {batch_.size}, at::kLong);
       const at::Tensor other =
           batch_.other_labels.empty() ? at::Tensor() : at::from_blob(batch_.other_labels.data(), {batch_.size}, at::kLong);
       const at::Tensor logits = model_.forward(images, /*training=*/true);
       const at::Tensor loss = hinge::cross_entropy(kind, logits, labels, other, static_cast<double>(batch_.lambda));
       const double value = loss.item<double>();
-      if (!std::isfinite(value)) return {.loss = value};
+      if (!std::isfinite(value)) return StepOutcome{.loss = value};
       loss_sum += value / parts;
       right += (logits.argmax(1) == labels).sum().item<int64_t>();
       torch::autograd::backward({loss}, {at::scalar_tensor(1 / parts, at::kFloat)});
     }
     const auto images = static_cast<double>(optim.batch);
-    return {loss_sum, images, {{"loss", loss_sum}, {"right", static_cast<double>(right)}, {"images", images}}};
+    const auto all_right = static_cast<double>(right);
+    return StepOutcome{loss_sum, all_right / images, images, {{"loss", loss_sum}, {"right", all_right}, {"images", images}}};
   }
 
   std::string first_not_finite() override {
     const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
     const at::Tensor images = pixels_of(batch_);
     if (!finite(images)) return "the images";
+    restore_generator(before_part_);  // the same dropout again
     models::VitViews views;
     const at::Tensor logits = model_.forward(images, /*training=*/true, &views);
+    if (!finite(views.embedding)) return "the patch embedding";
     for (size_t i = 0; i < views.blocks.size(); ++i)
       if (!finite(views.blocks[i])) return "block " + std::to_string(i);
     return finite(logits) ? "the loss" : finite(views.pre_logits) ? "the head" : "the pooling after the last block";
@@ -140,33 +145,45 @@ class VitTask : public Task {
     return {{"loss", sums.at("loss") / static_cast<double>(steps)}, {"accuracy", sums.at("right") / sums.at("images")}};
   }
 
-  EvaluationOutcome evaluate() override {
+  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop) override {
     EvaluationOptions options;
     options.batch = std::min<int64_t>(256, std::max<int64_t>(1, config_.optim.batch / config_.optim.accumulate));
-    options.threads = static_cast<int>(std::max<int64_t>(1, config_.data.threads));
+    options.threads = static_cast<int>(config_.data.threads);
     options.on_error = data::parse_on_error(config_.data.on_error);
     options.loss = loss_kind(config_.optim);
+    options.stop = &stop;
     const Evaluation result = train::evaluate(model_, data_.eval, data_.eval_pp, options);
-    return {result.accuracy(),
-            {{"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()}, {"loss", result.loss}},
-            fmt::format("accuracy {:.2f}%, loss {:.4f} on {} images", 100 * result.accuracy(), result.loss, result.images)};
+    skipped_in_eval_ = result.skipped;
+    if (result.stopped) return {};
+    return EvaluationOutcome{
+        result.accuracy(),
+        {{"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()}, {"loss", result.loss}},
+        fmt::format("accuracy {:.2f}%, loss {:.4f} on {} images", 100 * result.accuracy(), result.loss, result.images)};
   }
 
-  nlohmann::json checkpoint_state() const override { return train::checkpoint_state(config_, data_.train->classes()); }
+  std::vector<std::string> skipped() const override {
+    std::vector<std::string> files = loader_->skipped();
+    files.insert(files.end(), skipped_in_eval_.begin(), skipped_in_eval_.end());
+    return files;
+  }
+  nlohmann::json checkpoint_state() const override { return state_; }
   double waited_seconds() const override { return loader_ ? loader_->waited_seconds() : 0; }
 
  private:
   uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
   int64_t interval(double epochs) const {
     const double steps = epochs * static_cast<double>(data_.train->size()) / static_cast<double>(config_.optim.batch);
-    return std::max<int64_t>(1, std::llround(steps));
+    return std::max<int64_t>(1, std::llround(std::min(steps, 1e15)));
   }
 
   const VitTrainConfig config_;
   const RunData data_;
+  const nlohmann::json state_;
   models::Vit model_;
   std::unique_ptr<data::Loader> loader_;
-  data::Batch batch_;
+  data::Batch batch_;       // the last
+  at::Tensor before_part_;  // the generator's state before the model saw it
+  std::vector<std::string> skipped_in_eval_;
 };
 
 }  // namespace
@@ -176,8 +193,9 @@ TrainResult train_vit(const VitTrainConfig& given, const std::string& folder, co
   RunData data(given.data);
   const VitTrainConfig config = resolve(given, data);
   use_threads(config.train.threads);
+  const std::vector<std::string> classes = data.train->classes();
+  VitTask task(config, std::move(data), classes);
   RunFolder run = RunFolder::create(folder, support::write_config(config));
-  VitTask task(config, std::move(data));
   return run_task(task, task.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 
@@ -190,7 +208,12 @@ TrainResult resume_vit(const std::string& folder, const std::atomic<bool>& stop,
   use_threads(config.train.threads);
   RunFolder run = RunFolder::open(folder);
   const std::optional<Checkpoint> from = checkpoint_to_resume(folder, output);
-  VitTask task(config, std::move(data));
+  std::vector<std::string> classes = data.train->classes();
+  if (from) {
+    classes = common_classes(from->state.at("classes").get<std::vector<std::string>>(), classes, folder);
+    require_length_rule(config, *from, folder);
+  }
+  VitTask task(config, std::move(data), classes);
   return run_task(task, task.settings(), std::move(run), from, stop, std::move(output));
 }
 

@@ -171,6 +171,15 @@ TEST_F(TrainedModel, GivesItsWeightsToANewRun) {
   const json old = answer("eval " + path("run")), imported = answer("eval " + path("imported"));
   EXPECT_EQ(old["top1"], imported["top1"]);
   EXPECT_EQ(old["loss"], imported["loss"]);
+  std::ofstream(folder_ / "names.txt") << "a\nb\nc\nd\n";
+  ASSERT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --classes " + path("names.txt") +
+                " --out " + path("named")),
+            0);
+  EXPECT_EQ(run("train --resume " + path("named")), 1);
+  EXPECT_TRUE(complains("class 0 was 'a' and is 'class 0'"));
+  fs::remove_all(folder_ / "named" / "checkpoints");
+  EXPECT_EQ(run("train --resume " + path("named")), 1);
+  EXPECT_TRUE(complains("imported from timm.safetensors") && complains("import them again"));
   EXPECT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --out " + path("imported")), 1);
   EXPECT_TRUE(complains("holds a run already"));
   EXPECT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --set model.width=32 --out " +

@@ -43,10 +43,19 @@ TEST_F(RunsTest, TableShowsWhatDiffers) {
 
 TEST_F(RunsTest, TranslationsHaveLossesAndTokens) {
   train::RunFolder run = train::RunFolder::create(path("de-en"), "task = \"translation\"\n");
-  run.write_status({.state = "done", .step = 9, .steps = 9, .best = -1.5, .values = {{"perplexity", 4.4817}, {"bleu", 36.04}, {"tokens_per_second", 5432.1}}});
+  run.write_status({.state = "done",
+                    .step = 9,
+                    .steps = 9,
+                    .best = -1.5,
+                    .values = {{"perplexity", 4.4817},
+                               {"bleu", 36.04},
+                               {"averaged_perplexity", 4.25},
+                               {"averaged_bleu", 36.5},
+                               {"tokens_per_second", 5432.1}}});
   const RunTable table = run_table({read_run(path("de-en"))});
-  EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "perplexity", "BLEU", "tokens/s"}));
-  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"de-en", "done", "9/9", "loss 1.500", "4.48", "36.0", "5432"}));
+  EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "perplexity", "BLEU", "averaged perplexity",
+                                                    "averaged BLEU", "tokens/s"}));
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"de-en", "done", "9/9", "loss 1.500", "4.48", "36.0", "4.25", "36.5", "5432"}));
 
   support::MetricsWriter(train::metrics_path(path("de-en")), 0).append({1, {{"eval/loss", 1.5}}});
   const std::string html = render_html(translation_report({read_run(path("de-en")), read_run(path("de-en/"))}, "Pairs"));

@@ -176,6 +176,7 @@ TEST_P(AnyRunTest, CtrlCSavesAndSaysHowToGoOn) {
     process.send(signal);
     const Ended ended = process.wait();
     ASSERT_EQ(ended.code, 0) << ended.err;
+    EXPECT_TRUE(mentions(ended.err, {"stopping, and saving", "Ctrl-C again"}));
     EXPECT_TRUE(mentions(ended.out, {"Stopped after step", "of 60", "hinge train --resume " + path(run)}));
     EXPECT_EQ(read_status(path(run)).state, "stopped");
     EXPECT_LT(read_status(path(run)).step, kSteps);
@@ -260,6 +261,9 @@ TEST_F(CommandTest, KeysAreSetAndMistakesNamed) {
   expect_error({"train", toml, "--out", other, "--set", "model.attention.preset=rleu"}, {"attention.preset", "rleu", "relu-vit"});
   expect_error({"train", toml, "--out", other, "--set", "model.pool=gup"}, {"model.pool", "gap, tok"});
   put("wrong.toml", "[model]\nwitdh = 3\n");
+  expect_error({"train", toml, "--out", other, "--set", "model.heads=1", "--set", "model.width=2000000000"}, {"memory"});
+  EXPECT_EQ(hinge({"train", toml, "--out", other, "--set", "model.heads=1", "--set", "model.width=2000000000"}).err.find("frame #"),
+            std::string::npos);
   expect_error({"train", path("wrong.toml"), "--out", other}, {path("wrong.toml") + ":2", "model.witdh", "model.width"});
   expect_error({"train", path("none.toml"), "--out", other}, {path("none.toml")});
   expect_error({"train"}, {"--resume"});
@@ -280,10 +284,11 @@ TEST_F(CommandTest, TranslationsAreListedAndCompared) {
   }
   const Ended listed = hinge({"runs", path("runs")});
   EXPECT_EQ(listed.code, 0);
-  EXPECT_TRUE(mentions(listed.out, {"perplexity", "BLEU", "tokens/s", "loss ", "model.encoder.preset", "reluformer", "8/8"}));
+  EXPECT_TRUE(mentions(listed.out, {"perplexity", "BLEU", "averaged perplexity", "averaged BLEU", "tokens/s", "loss ",
+                                    "model.encoder.preset", "reluformer", "8/8"}));
   ASSERT_EQ(hinge({"report", path("runs"), "--out", path("page.html")}).code, 0);
-  EXPECT_TRUE(
-      mentions(content("page.html"), {"<h1>Translation models compared</h1>", "Loss on the validation text", "Perplexity", "BLEU of"}));
+  EXPECT_TRUE(mentions(content("page.html"), {"<h1>Translation models compared</h1>", "<th>averaged perplexity</th>",
+                                              "<th>averaged BLEU</th>", "Loss on the validation text", "Perplexity", "BLEU of"}));
 
   ASSERT_EQ(hinge({"train", path("tiny.toml"), "--out", path("runs/images"), "--set", "optim.steps=2"}).code, 0);
   EXPECT_TRUE(mentions(hinge({"runs", path("runs")}).out, {"images", "softmax"}));

@@ -27,15 +27,23 @@ inline VitTrainConfig tiny(int64_t steps) {
   return config;
 }
 
-// Writes nothing; asks the run to stop once `step` of its steps are done.
-inline support::ProgressOutput stopping_at(int64_t step, int64_t steps, std::atomic<bool>& stop) {
-  const std::string count = " " + std::to_string(step) + "/" + std::to_string(steps);
+// Shows every step, on nothing but `said`; asks the run to stop when it says `word`.
+inline support::ProgressOutput stopping_when(const std::string& word, std::atomic<bool>& stop, std::string* said = nullptr) {
   auto clock = std::make_shared<double>(0);
-  return {.write = [count, &stop](std::string_view text) { stop = stop || text.find(count) != text.npos; },
+  return {.write =
+              [=, &stop](std::string_view text) {
+                stop = stop || text.find(word) != text.npos;
+                if (said) *said += text;
+              },
           .seconds = [clock] { return *clock += 1; },
           .columns = [] { return 300; },
           .terminal = true,
           .unicode = false};
+}
+
+// Once `step` of its steps are done, and before the evaluation that may follow.
+inline support::ProgressOutput stopping_at(int64_t step, int64_t steps, std::atomic<bool>& stop) {
+  return stopping_when(" " + std::to_string(step) + "/" + std::to_string(steps) + " ", stop);
 }
 
 inline std::string last_checkpoint_bytes(const std::string& run, int64_t step) {

@@ -1,12 +1,15 @@
 // The parts of a training and a whole one: schedule, Adam's state, evaluation; runs that repeat, stop and go on bit for bit.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
+#include "data/codec.h"
 #include "support/config.h"
 #include "support/safetensors.h"
 #include "tiny.h"
@@ -14,6 +17,7 @@
 #include "train/evaluate.h"
 #include "train/schedule.h"
 #include "train/vit_run.h"
+#include "train/weights.h"
 
 namespace hinge::train {
 namespace {
@@ -31,6 +35,31 @@ class TrainTest : public support::TemporaryFolderTest {
     std::atomic<bool> stop = false;
     return resume_vit(path(name), stop, stopping_at(stop_after, steps, stop));
   }
+};
+
+// Does something in the count-th call of an operator, and counts all of its calls in this thread.
+class InCall {
+ public:
+  InCall(const char* name, int count, std::function<void()> action) : action_(std::move(action)), name_(name), count_(count) {
+    current_ = this;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&called).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~InCall() { at::removeCallback(handle_); }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+  int calls() const { return calls_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> called(const at::RecordFunction& function) {
+    if (function.name() == current_->name_ && ++current_->calls_ == current_->count_) current_->action_();
+    return nullptr;
+  }
+
+  static inline InCall* current_ = nullptr;
+  std::function<void()> action_;
+  std::string name_;
+  int count_, calls_ = 0;
+  at::CallbackHandle handle_;
 };
 
 TEST(Schedule, RisesAndFalls) {
@@ -221,8 +250,16 @@ TEST_F(TrainTest, StoppingAndGoingOnChangesNoBit) {
     const std::string name = recompute ? "recomputed" : "parts";
     EXPECT_FALSE(run(config, name, 7).finished);
     EXPECT_EQ(read_status(path(name)).state, "stopped");
-    EXPECT_EQ(resume(name, 8, 24).step, 8);  // a step with an evaluation and a checkpoint
+    EXPECT_EQ(resume(name, 8, 24).step, 8);  // a step with a checkpoint and an evaluation, which is cut off
+    EXPECT_FALSE(checkpoint_of(path(name), 8).score);
+    if (recompute) {  // killed after the evaluation was made up for, and before the next checkpoint
+      const std::string lines = content("whole/metrics.jsonl");
+      put(name + "/metrics.jsonl", lines.substr(0, lines.find('\n', lines.find("eval/")) + 1));
+      EXPECT_EQ(support::read_metrics(metrics_path(path(name))).back().step, 8);
+    }
     EXPECT_EQ(resume(name, 17, 24).step, 17);
+    EXPECT_FALSE(resume(name, 24, 24).finished);  // all steps are done, their evaluation is not
+    EXPECT_EQ(read_status(path(name)).state, "stopped");
     const TrainResult last = resume(name, -1, 24);
     EXPECT_TRUE(last.finished);
     EXPECT_EQ(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path(name), 24));
@@ -238,12 +275,173 @@ TEST_F(TrainTest, StoppingAndGoingOnChangesNoBit) {
 }
 
 TEST_F(TrainTest, AStopRightAfterResumingKeepsTheScore) {
-  run(tiny(16), "run", 8);  // evaluated in step 8
+  std::atomic<bool> stop = false;
+  EXPECT_EQ(train_vit(tiny(16), path("run"), stop, stopping_when("step 8: accuracy", stop)).step, 8);
   ASSERT_TRUE(latest_checkpoint(path("run")).found->score.has_value());
   const double score = *latest_checkpoint(path("run")).found->score;
-  std::atomic<bool> stop = true;
   EXPECT_EQ(resume_vit(path("run"), stop, stopping_at(-1, 16, stop)).step, 8);
   EXPECT_EQ(latest_checkpoint(path("run")).found->score, score);
+}
+
+// A step in parts looks at the flag between them: the step is dropped, and made anew later.
+TEST_F(TrainTest, AStopWithinAStepDropsIt) {
+  VitTrainConfig config = tiny(6);
+  config.optim.accumulate = 4;
+  run(config, "whole");
+  std::atomic<bool> stop = false;
+  {
+    const InCall second_of_step_3("aten::argmax", 4 + 4 + 2, [&] { stop = true; });
+    EXPECT_EQ(train_vit(config, path("parts"), stop, stopping_when("nothing", stop)).step, 2);
+    EXPECT_EQ(second_of_step_3.calls(), 10) << "the other parts of the step are not worked off";
+  }
+  EXPECT_TRUE(resume("parts", -1, 6).finished);
+  EXPECT_EQ(last_checkpoint_bytes(path("whole"), 6), last_checkpoint_bytes(path("parts"), 6));
+  expect_same_metrics(path("whole"), path("parts"));
+}
+
+TEST_F(TrainTest, AStopWithinAnEvaluationDropsIt) {
+  VitTrainConfig config = tiny(8);  // 64 images to evaluate, in 4 batches
+  run(config, "whole");
+  std::atomic<bool> stop = false;
+  {
+    const InCall second("aten::topk", 2, [&] { stop = true; });
+    EXPECT_FALSE(train_vit(config, path("parts"), stop, stopping_when("nothing", stop)).finished);
+    EXPECT_EQ(second.calls(), 2);
+  }
+  EXPECT_TRUE(resume("parts", -1, 8).finished);
+  expect_same_metrics(path("whole"), path("parts"));
+}
+
+// The learning rate grows until the model forgets all it knew.
+TEST_F(TrainTest, TheBestModelIsKeptWhereverItWas) {
+  VitTrainConfig config = tiny(16);
+  config.optim.lr = 1, config.optim.warmup_steps = 16, config.train.keep = 1;
+  config.train.eval_every = 0.25, config.train.checkpoint_every = 1.25;  // each step, and every fifth
+  run(config, "whole");
+  const RunStatus status = read_status(path("whole"));
+  ASSERT_LT(*status.best_step, 15);
+  ASSERT_NE(*status.best_step % 5, 0);
+  EXPECT_EQ(best_checkpoint(path("whole")).found->step, status.best_step);
+  const LoadedVit best = load_vit(path("whole"), Which::best);
+  const std::shared_ptr<const data::ImageSet> images = data::open_images(source_of(config.data, "test"));
+  EXPECT_EQ(evaluate(*best.model, images, data::Pipeline(config.data.eval_pp), {}).accuracy(), status.best);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("whole/checkpoints")), std::filesystem::directory_iterator()), 2);
+
+  EXPECT_FALSE(run(config, "parts", *status.best_step).finished);
+  EXPECT_EQ(resume("parts", *status.best_step + 1, 16).step, *status.best_step + 1);
+  EXPECT_TRUE(resume("parts", -1, 16).finished);
+  for (const int64_t step : {*status.best_step, int64_t{16}})
+    EXPECT_EQ(last_checkpoint_bytes(path("whole"), step), last_checkpoint_bytes(path("parts"), step));
+  expect_same_metrics(path("whole"), path("parts"));
+}
+
+TEST_F(TrainTest, TheLengthRuleIsThatOfTheConfig) {
+  for (const std::string& rule : length_rule_names()) {
+    VitTrainConfig config = tiny(1);
+    support::override_config(config, "model.attention.length=" + rule);
+    run(config, rule);
+    EXPECT_EQ(latest_checkpoint(path(rule)).found->state["length_rule"], rule);
+    EXPECT_EQ(load_vit(path(rule), Which::latest).config.model.attention.length, rule);
+  }
+  std::string text = content("none/config.toml");
+  text.replace(text.find("length = \"none\""), 15, "length = \"keys\"");
+  put("none/config.toml", text);
+  EXPECT_TRUE(mentions(error_of([&] { load_vit(path("none"), Which::latest); }), {path("none"), "length = none", "now says keys"}));
+  EXPECT_TRUE(mentions(error_of([&] { resume("none", -1, 1); }), {path("none"), "length = none", "now says keys"}));
+}
+
+TEST_F(TrainTest, LostCheckpointsAreNotReplacedByANewBeginning) {
+  run(tiny(12), "run", 10);
+  const std::string metrics = content("run/metrics.jsonl");
+  for (const auto& entry : std::filesystem::directory_iterator(path("run/checkpoints")))
+    std::filesystem::resize_file(entry.path() / "weights.safetensors", 100);
+  EXPECT_TRUE(
+      mentions(error_of([&] { resume("run", -1, 12); }), {"none of the checkpoints", path("run"), "weights.safetensors", "100 bytes"}));
+  std::filesystem::remove_all(path("run/checkpoints"));
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 12); }), {path("run"), "stopped", "checkpoints are gone"}));
+  EXPECT_EQ(content("run/metrics.jsonl"), metrics);
+  // Killed before its first checkpoint, a run begins anew.
+  RunFolder::open(path("run")).write_status({.state = "running", .step = 0, .steps = 12});
+  EXPECT_TRUE(resume("run", -1, 12).finished);
+}
+
+TEST_F(TrainTest, GoesOnWithTheClassesItHas) {
+  run(tiny(8), "run", 4);
+  const std::string file = "run/checkpoints/step-00000004/checkpoint.json";
+  nlohmann::json description = nlohmann::json::parse(content(file));
+  const auto store = [&](const std::vector<std::string>& classes) {
+    description["state"]["classes"] = classes;
+    put(file, description.dump());
+  };
+  store({"class 0", "class 1", "cat", "class 3"});
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", 5, 8); }), {path("run"), "other classes", "class 2 was 'cat' and is 'class 2'"}));
+  store({"class 0", "class 1", "class 2"});
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", 5, 8); }), {path("run"), "3 classes", "4"}));
+  store({"0", "1", "2", "3"});  // as imported weights may have them
+  EXPECT_EQ(resume("run", 5, 8).step, 5);
+  EXPECT_EQ(load_vit(path("run"), Which::latest).classes, (std::vector<std::string>{"class 0", "class 1", "class 2", "class 3"}));
+}
+
+class FolderTest : public TrainTest {
+ protected:
+  // 8 x 8 pixels, three channels.
+  void write_images(const std::string& name, int64_t count) const {
+    data::DataSource source = source_of(tiny(1).data, "train");
+    source.synthetic.shape.channels = 3, source.synthetic.count = count;
+    const auto images = data::open_images(source);
+    std::filesystem::create_directories(path(name));
+    for (int64_t i = 0; i < count; ++i) {
+      const std::vector<uint8_t> png = data::encode_png(images->load(i));
+      put(name + "/" + std::to_string(i) + ".png", {png.begin(), png.end()});
+    }
+  }
+  VitTrainConfig config(int64_t steps) const {
+    VitTrainConfig config = tiny(steps);
+    config.model.channels = 3;
+    config.data.format = "folder", config.data.path = path("images"), config.data.eval = "train";
+    return config;
+  }
+};
+
+TEST_F(FolderTest, SkippedFilesAreNamedAndCounted) {
+  write_images("images/train/a", 8), write_images("images/train/b", 8);
+  put("images/train/a/3.png", "no picture"), put("images/train/b/x.png", "");
+  VitTrainConfig config = this->config(4);
+  config.data.on_error = "skip";
+  std::atomic<bool> stop = false;
+  std::string said;
+  const TrainResult result = train_vit(config, path("run"), stop, stopping_when("nothing", stop, &said));
+  EXPECT_EQ(result.skipped, 2);
+  EXPECT_EQ(read_status(path("run")).values.at("skipped_files"), 2);
+  for (const char* file : {"images/train/a/3.png", "images/train/b/x.png"}) {
+    const std::string note = "skipped " + path(file) + ": it cannot be decoded\n";
+    const size_t first = said.find(note);
+    ASSERT_NE(first, said.npos) << file;
+    EXPECT_EQ(said.find(note, first + 1), said.npos) << "said once";
+  }
+}
+
+TEST_F(FolderTest, NamesThatCannotBeStoredAreRefused) {
+  write_images("images/train/a", 4), write_images("images/train/caf\xE9", 4);
+  EXPECT_TRUE(mentions(error_of([&] { run(config(1), "run"); }), {"name of a class", "caf\\xE9", "not UTF-8"}));
+  std::filesystem::rename(path("images/train/caf\xE9"), path("images/train/caf\xC3\xA9"));
+  std::filesystem::rename(path("images"), path("images\xFF"));
+  VitTrainConfig elsewhere = config(1);
+  elsewhere.data.path = path("images\xFF");
+  EXPECT_TRUE(mentions(error_of([&] { run(elsewhere, "run"); }), {"data.path", "images\\xFF", "not UTF-8"}));
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+  std::filesystem::rename(path("images\xFF"), path("images"));
+  run(config(1), "run");
+  EXPECT_EQ(load_vit(path("run"), Which::latest).classes[1], "caf\xC3\xA9");
+}
+
+TEST_F(TrainTest, ProgressShowsTheTrainingAccuracy) {
+  VitTrainConfig config = tiny(4);
+  config.train.eval_every = 100;
+  std::atomic<bool> stop = false;
+  std::string said;
+  train_vit(config, path("run"), stop, stopping_when("nothing", stop, &said));
+  EXPECT_TRUE(mentions(said.substr(0, said.find("2/4")), {"1/4  loss ", "  train accuracy ", "%  images/s "}));
 }
 
 // From the same checkpoint, one step with the batch whole, in halves and in quarters.
@@ -292,11 +490,74 @@ TEST_F(TrainTest, ALossThatIsNoNumberStopsTheRun) {
   EXPECT_EQ(status.message, message);
   config.train.checkpoint_every = 1;  // the first after 4 steps
   EXPECT_TRUE(mentions(error_of([&] { run(config, "other"); }), {"There is no checkpoint before it"}));
+  // Begun anew, it says so to TensorBoard, which forgets the steps there were (7: the event of a session's start).
+  EXPECT_TRUE(mentions(error_of([&] { resume("other", -1, 20); }), {"There is no checkpoint before it"}));
+  std::vector<std::string> events;
+  for (const auto& entry : std::filesystem::directory_iterator(path("other")))
+    if (entry.path().filename().string().starts_with("events")) events.push_back(content("other/" + entry.path().filename().string()));
+  ASSERT_EQ(events.size(), 2u);
+  const std::string start("\x10\x01\x3A\x02\x08\x01", 6);
+  EXPECT_NE(events[0].find(start) == std::string::npos, events[1].find(start) == std::string::npos) << "in the later one only";
   config.optim.lr = 1e30;  // not the loss but the squares of the gradients are beyond float32
   EXPECT_TRUE(mentions(error_of([&] { run(config, "third"); }), {"the gradient's norm became", "in step 2", "is that of norm.bias"}));
   config.optim.lr = 1e38, config.train.checkpoint_every = 0.25;  // the step itself leaves the numbers: it must not become a checkpoint
   EXPECT_TRUE(
       mentions(error_of([&] { run(config, "fourth"); }), {"the parameter", "is not finite after step 1", "There is no checkpoint"}));
+}
+
+// An element of the position embedding so large that only dropout keeps the numbers finite: it is taken out, or doubled.
+TEST_F(TrainTest, TheLayerThatFailedIsFoundWithItsDropout) {
+  VitTrainConfig config = tiny(4);
+  config.optim.batch = 2, config.optim.accumulate = 2;
+  config.model.dropout = 0.5, config.model.drop_path = 0, config.model.attention.dropout = 0, config.data.mixup = 0;
+  int failed_in_second_part = 0;
+  for (int64_t seed = 0; seed < 8; ++seed) {
+    const std::string name = "run-" + std::to_string(seed);
+    config.train.seed = seed;
+    {
+      std::atomic<bool> stop = true;  // a checkpoint before the first step
+      train_vit(config, path(name), stop, stopping_when("nothing", stop));
+    }
+    LoadedVit loaded = load_vit(path(name), Which::latest);
+    {
+      const at::NoGradGuard guard;
+      loaded.model->parameters().find("pos_embed")->value.view(-1)[5].fill_(2e38);
+    }
+    save_weights(loaded.checkpoint.file("weights.safetensors"), loaded.model->parameters());
+    const InCall after_a_good_part("aten::argmax", 1, [] {});
+    const std::string message = error_of([&] { resume(name, 1, 4); });
+    if (message.empty()) continue;  // taken out of both images
+    EXPECT_TRUE(mentions(message, {"in step 1", "the first that is not finite is the patch embedding"})) << seed;
+    failed_in_second_part += after_a_good_part.calls();
+  }
+  EXPECT_GT(failed_in_second_part, 0);
+}
+
+// A task that fails as LibTorch does.
+class FailingTask : public Task {
+ public:
+  const nn::Parameters& parameters() const override { return small_.parameters; }
+  std::string items() const override { return "things"; }
+  std::string score_name() const override { return "score"; }
+  std::string score_text(double) const override { return ""; }
+  void begin(int64_t) override {}
+  std::optional<StepOutcome> step(const std::atomic<bool>&) override { TORCH_CHECK(false, "the step has a problem"); }
+  std::string first_not_finite() override { return ""; }
+  Values metrics(const Sums&, int64_t) const override { return {}; }
+  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>&) override { return {}; }
+  nlohmann::json checkpoint_state() const override { return {}; }
+  double waited_seconds() const override { return 0; }
+
+ private:
+  Small small_;
+};
+
+TEST_F(TrainTest, AStatusHoldsNoStackTrace) {
+  FailingTask task;
+  const std::atomic<bool> stop = false;
+  std::atomic<bool> unused = false;
+  EXPECT_THROW(run_task(task, {}, RunFolder::create(path("run"), ""), std::nullopt, stop, stopping_when("nothing", unused)), c10::Error);
+  EXPECT_EQ(read_status(path("run")).message, "the step has a problem");
 }
 
 TEST_F(TrainTest, MistakesAreNamedBeforeAnythingIsWritten) {
@@ -311,6 +572,28 @@ TEST_F(TrainTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](VitTrainConfig& c) { c.optim.accumulate = 3; }), {"optim.batch 16", "optim.accumulate 3"}));
   EXPECT_TRUE(mentions(message([](VitTrainConfig& c) { c.optim.lr = 0; }), {"optim.lr"}));
   EXPECT_TRUE(mentions(message([](VitTrainConfig& c) { c.optim.steps = 0; }), {"no step to train"}));
+  const double nan = std::nan("");
+  using Config = VitTrainConfig;
+  const std::vector<std::pair<std::string, std::function<void(Config&)>>> wrong = {
+      {"optim.lr", [&](Config& c) { c.optim.lr = nan; }},
+      {"optim.beta1", [](Config& c) { c.optim.beta1 = 1; }},
+      {"optim.beta2", [](Config& c) { c.optim.beta2 = -0.1; }},
+      {"optim.eps", [](Config& c) { c.optim.eps = 0; }},
+      {"optim.weight_decay", [](Config& c) { c.optim.weight_decay = -1; }},
+      {"optim.clip", [](Config& c) { c.optim.clip = 0; }},
+      {"optim.warmup_steps", [](Config& c) { c.optim.warmup_steps = -1; }},
+      {"optim.epochs", [](Config& c) { c.optim.steps = {}, c.optim.epochs = -1; }},
+      {"data.mixup", [](Config& c) { c.data.mixup = -0.5; }},
+      {"data.threads", [](Config& c) { c.data.threads = 0; }},
+      {"train.eval_every", [&](Config& c) { c.train.eval_every = nan; }},
+      {"train.keep", [](Config& c) { c.train.keep = 0; }},
+      {"attention.length_n", [](Config& c) { c.model.attention.length = "fixed", c.model.attention.length_n = 0; }},
+      {"attention.alpha", [&](Config& c) { c.model.attention.alpha = nan; }},
+      {"attention.gain", [&](Config& c) { c.model.attention.gain = nan; }},
+      {"attention.bias", [&](Config& c) { c.model.attention.bias = nan; }},
+      {"model.head_bias", [&](Config& c) { c.model.head_bias = nan; }},
+  };
+  for (const auto& [key, change] : wrong) EXPECT_TRUE(mentions(message(change), {key}));
   EXPECT_TRUE(mentions(message([](VitTrainConfig& c) { c.data.format = "synthetik"; }), {"synthetik"}));
   EXPECT_TRUE(mentions(message([](VitTrainConfig& c) { c.model.image_size = 12; }), {"12 x 12"}));
   EXPECT_TRUE(mentions(error_of([&] { resume("nothing", -1, 1); }), {path("nothing"), "not a run"}));

@@ -1,6 +1,7 @@
 // Trainings of translations: they learn, repeat, stop and go on bit for bit,
 // keep their vocabulary, average their last checkpoints.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,6 +78,11 @@ TEST_F(TranslationTest, StoppingAndGoingOnChangesNoBit) {
   EXPECT_EQ(resume("parts", 6, 24).step, 6);
   EXPECT_EQ(resume("parts", 17, 24).step, 17);
   EXPECT_EQ(resume("parts", 22, 24).step, 22);
+  EXPECT_FALSE(resume("parts", 24, 24).finished);  // all steps are done, their evaluation is not
+  {
+    std::atomic<bool> stop = false;  // the evaluation is done, that of the mean is not
+    EXPECT_FALSE(resume_translation(path("parts"), stop, stopping_when("step 24: loss", stop)).finished);
+  }
   EXPECT_TRUE(resume("parts", -1, 24).finished);
   EXPECT_EQ(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path("parts"), 24));
   expect_same_metrics(path("whole"), path("parts"));
@@ -123,7 +129,7 @@ TEST_F(TranslationTest, AStepDoesNotDependOnItsParts) {
 
 TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
   TranslationTrainConfig config = tiny(17);
-  config.train.keep = 20, config.train.checkpoint_every = 0.3;
+  config.train.keep = 20, config.train.eval_every = config.train.checkpoint_every = 0.3;
   run(config, "run");
   std::vector<int64_t> steps;
   for (const auto& entry : std::filesystem::directory_iterator(path("run/checkpoints")))
@@ -147,6 +153,12 @@ TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
   const double of_mean = mean.checkpoint.state["averaged_score"].get<double>(), of_best = *best_checkpoint(path("run")).found->score;
   EXPECT_EQ(best.averaged, of_mean > of_best);
   EXPECT_EQ(read_status(path("run")).best, std::max(of_mean, of_best));
+  for (int again = 0; again < 2; ++again) {
+    const RunStatus status = read_status(path("run"));
+    EXPECT_NEAR(status.values.at("averaged_perplexity"), std::exp(-of_mean), 1e-9);
+    EXPECT_NE(status.values.at("averaged_perplexity"), status.values.at("perplexity"));
+    EXPECT_TRUE(resume("run", -1, 17).finished);  // which changes nothing
+  }
   const auto first = [](const LoadedTranslation& loaded) { return loaded.model->parameters().all()[0].value; };
   EXPECT_FALSE(at::equal(first(mean), first(load_translation(path("run"), Which::latest))));
 
@@ -160,6 +172,26 @@ TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
   run(config, "none");
   EXPECT_TRUE(
       mentions(error_of([&] { load_translation(path("none"), Which::averaged); }), {path("none"), "no averaged weights", "train.average"}));
+}
+
+TEST_F(TranslationTest, TheLengthRulesAreThoseOfTheConfig) {
+  for (const std::string& rule : length_rule_names()) {
+    TranslationTrainConfig config = tiny(1);
+    config.model.attention = "relu-vit", config.optim.regulariser_weight = 0, config.train.average = 0;
+    const std::string stored = rule == "keys" ? "visible" : rule;  // which decoding knows
+    for (const auto& [part, given] : {std::pair("encoder", rule), std::pair("decoder", stored), std::pair("cross", rule)})
+      support::override_config(config, fmt::format("model.{}.length={}", part, given));
+    run(config, rule);
+    const nlohmann::json rules = latest_checkpoint(path(rule)).found->state["length_rules"];
+    for (const char* part : {"encoder", "decoder", "cross"}) EXPECT_EQ(rules[part], stored);
+    EXPECT_EQ(load_translation(path(rule), Which::latest).config.model.cross.length, rule);
+  }
+  std::string text = content("none/config.toml");
+  text.replace(text.find("length = \"none\"", text.find("[model.cross]")), 15, "length = \"visible\"");
+  put("none/config.toml", text);
+  const std::vector<std::string> parts = {path("none"), "model.cross.length = none", "now says visible"};
+  EXPECT_TRUE(mentions(error_of([&] { load_translation(path("none"), Which::latest); }), parts));
+  EXPECT_TRUE(mentions(error_of([&] { resume("none", -1, 1); }), parts));
 }
 
 TEST_F(TranslationTest, TheRegulariserPullsTheRowSums) {
@@ -249,6 +281,8 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   using Config = TranslationTrainConfig;
   EXPECT_TRUE(mentions(message([](Config& c) { c.model.vocabulary = 61; }), {"model.vocabulary is 61", "60 tokens"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.lr = 0; }), {"optim.lr"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.beta2 = 1; }), {"optim.beta2"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_warmup_steps = -1; }), {"optim.regulariser_warmup_steps"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.accumulate = 0; }), {"optim.accumulate", "0"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.label_smoothing = 1; }), {"optim.label_smoothing"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_weight = -1; }), {"optim.regulariser_weight"}));
