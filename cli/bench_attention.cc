@@ -127,6 +127,8 @@ bench::AttentionPlan plan(const BenchAttentionOptions& options) {
   plan.causal = parse_causal("--causal", options.causal);
   plan.dropout = parse_dropouts("--dropout", options.dropout);
   plan.D = parse_whole("--dim", options.dim, 1, 1024);
+  if (plan.D < 2 && std::any_of(plan.zeros.begin(), plan.zeros.end(), [](const auto& zeros) { return zeros.has_value(); }))
+    throw UsageError(fmt::format("--dim {} is too small for --zeros {}: with chosen zeros give at least 2", plan.D, options.zeros));
   plan.threads = options.threads.empty() ? omp_get_max_threads() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
   plan.rounds = options.rounds.empty() ? (options.quick ? 3 : 15) : static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
   if (options.quick) plan.seconds_per_sample = 0.002;

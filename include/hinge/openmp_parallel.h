@@ -4,7 +4,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 
 #include "hinge/kernels/parallel.h"
@@ -17,9 +19,20 @@ class OpenMpParallel final : public kernels::Parallel {
 
   int workers() const override { return threads_; }
 
+  // An exception must not leave OpenMP's loop: the first is thrown once all threads are done, and no task begins after it.
   void run(int64_t tasks, const std::function<void(int64_t task, int worker)>& body) override {
+    std::atomic<bool> failed{false};
+    std::exception_ptr first;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_) if (threads_ > 1 && tasks > 1)
-    for (int64_t task = 0; task < tasks; ++task) body(task, omp_get_thread_num());
+    for (int64_t task = 0; task < tasks; ++task) {
+      if (failed) continue;
+      try {
+        body(task, omp_get_thread_num());
+      } catch (...) {
+        if (!failed.exchange(true)) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
   }
 
  private:

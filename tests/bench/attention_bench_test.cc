@@ -83,6 +83,11 @@ TEST(AttentionBench, PlanThatCannotBeRun) {
   plan = small_plan();
   plan.passes.clear();
   EXPECT_THROW(run(plan, silent), std::invalid_argument);
+  plan = small_plan();
+  plan.threads = 2;
+  plan.zeros = {ZeroShares{0.65, 0.4}};
+  plan.D = 1;
+  EXPECT_THROW(run(plan, silent), std::invalid_argument) << "thrown by the threads that fill the inputs";
 }
 
 // A Parallel that leaves out the last task, as a wrong kernel might.

@@ -91,6 +91,7 @@ TEST_F(Cli, BadValuesSayWhatIsAllowed) {
   expect_usage_error("bench attention --h relu,,gelu", {"empty item"});
   expect_usage_error("bench attention --zeros 0.5", {"'0.5'", "0.65:0.40"});
   expect_usage_error("bench attention --zeros 0.65:0.9", {"0.9", "less than 0.65"});
+  expect_usage_error("bench attention --dim 1 --zeros 0.65:0.40 --shapes 1x2x8", {"--dim 1", "--zeros 0.65:0.40", "at least 2"});
   expect_usage_error("bench attention --dropout 1", {"'1'", "probability"});
   expect_usage_error("bench attention --threads 0", {"'0'", "from 1 to"});
   expect_usage_error("bench attention --rounds many", {"'many'", "from 1 to"});

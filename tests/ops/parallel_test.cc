@@ -1,4 +1,4 @@
-// The kernels' way to run on ATen's threads: every task once, no two at a time on one worker.
+// The kernels' ways to run on ATen's and on OpenMP's threads: every task once, no two at a time on one worker.
 #include "ops/parallel.h"
 
 #include <ATen/Parallel.h>
@@ -11,6 +11,8 @@
 #include <set>
 #include <stdexcept>
 #include <vector>
+
+#include "hinge/openmp_parallel.h"
 
 namespace hinge {
 namespace {
@@ -73,6 +75,27 @@ TEST(AtenParallel, HandsOnAnException) {
                               if (task == 3) throw std::runtime_error("task 3");
                             }),
                std::runtime_error);
+}
+
+TEST(OpenMpParallel, RunsEveryTaskOnce) {
+  for (int threads : {1, 2, 4}) {
+    OpenMpParallel parallel(threads);
+    EXPECT_EQ(parallel.workers(), threads);
+    std::vector<std::atomic<int>> runs(1000);
+    parallel.run(1000, [&](int64_t task, int) { ++runs[static_cast<size_t>(task)]; });
+    for (const std::atomic<int>& count : runs) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST(OpenMpParallel, HandsOnAnException) {
+  for (int threads : {1, 2, 4}) {
+    OpenMpParallel parallel(threads);
+    EXPECT_THROW(parallel.run(10,
+                              [](int64_t task, int) {
+                                if (task == 3) throw std::runtime_error("task 3");
+                              }),
+                 std::runtime_error);
+  }
 }
 
 }  // namespace
