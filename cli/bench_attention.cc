@@ -49,6 +49,12 @@ std::vector<kernels::Activation> parse_activations(const std::string& option, co
   return list;
 }
 
+// parse_list refuses the same text twice; this one what is written in two ways, as 0.1 and 0.10.
+template <typename T> void refuse_twice(const std::string& option, const std::string& item, const T& value, const std::vector<T>& list) {
+  if (std::find(list.begin(), list.end(), value) != list.end())
+    throw UsageError(fmt::format("{} has '{}' twice: give each item once", option, item));
+}
+
 std::vector<bench::Shape> parse_shapes(const std::string& option, const std::string& text) {
   constexpr int64_t kLargest = 1 << 24;
   std::vector<bench::Shape> list;
@@ -59,7 +65,9 @@ std::vector<bench::Shape> parse_shapes(const std::string& option, const std::str
     if (sizes.size() != 3 || std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 1 || size > kLargest; }))
       throw UsageError(
           fmt::format("{} '{}' is not a shape: write batch x heads x length, each 1 to {}, for example 8x6x197", option, item, kLargest));
-    list.push_back({sizes[0], sizes[1], sizes[2]});
+    const bench::Shape shape{sizes[0], sizes[1], sizes[2]};
+    refuse_twice(option, item, shape, list);
+    list.push_back(shape);
   }
   return list;
 }
@@ -90,7 +98,9 @@ std::vector<std::optional<bench::ZeroShares>> parse_zeros(const std::string& opt
     } catch (const std::invalid_argument& error) {
       throw UsageError(fmt::format("{} '{}' cannot be made: {}", option, item, error.what()));
     }
-    list.push_back(bench::ZeroShares{*weights, *groups});
+    const std::optional<bench::ZeroShares> shares = bench::ZeroShares{*weights, *groups};
+    refuse_twice(option, item, shares, list);
+    list.push_back(shares);
   }
   return list;
 }
@@ -101,8 +111,7 @@ std::vector<double> parse_dropouts(const std::string& option, const std::string&
     const std::optional<double> value = number<double>(item);
     if (!value || !(*value >= 0 && *value < 1))
       throw UsageError(fmt::format("{} '{}' is not a probability: give a number from 0 up to, but not, 1", option, item));
-    if (std::find(list.begin(), list.end(), *value) != list.end())
-      throw UsageError(fmt::format("{} has {} twice: give each item once", option, *value));
+    refuse_twice(option, item, *value, list);
     list.push_back(*value);
   }
   return list;

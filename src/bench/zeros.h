@@ -17,6 +17,7 @@ inline constexpr int64_t kGroupRows = 6;
 struct ZeroShares {
   double weights = 0;
   double groups = 0;
+  bool operator==(const ZeroShares&) const = default;
 };
 
 struct ZeroRecipe {

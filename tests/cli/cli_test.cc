@@ -91,6 +91,9 @@ TEST_F(Cli, BadValuesSayWhatIsAllowed) {
   expect_usage_error("bench attention --h relu,,gelu", {"empty item"});
   expect_usage_error("bench attention --zeros 0.5", {"'0.5'", "0.65:0.40"});
   expect_usage_error("bench attention --zeros 0.65:0.9", {"0.9", "less than 0.65"});
+  expect_usage_error("bench attention --shapes 1x1x8,01x1x8,1x1x9", {"--shapes", "'01x1x8' twice"});
+  expect_usage_error("bench attention --zeros 0.65:0.4,0.65:0.40", {"--zeros", "'0.65:0.40' twice"});
+  expect_usage_error("bench attention --dropout 0.1,0.10", {"--dropout", "'0.10' twice"});
   expect_usage_error("bench attention --dim 1 --zeros 0.65:0.40 --shapes 1x2x8", {"--dim 1", "--zeros 0.65:0.40", "at least 2"});
   expect_usage_error("bench attention --dropout 1", {"'1'", "probability"});
   expect_usage_error("bench attention --threads 0", {"'0'", "from 1 to"});
