@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 #include "hinge/ops/sequence.h"
@@ -103,8 +102,6 @@ void check_sequences(const char* what, const Sequences& sequences, const Seq2Seq
           std::string(what) + ": tokens must be in [0, " + std::to_string(config.vocabulary) + "), got " +
               std::to_string(least.item<int64_t>() < 0 ? least.item<int64_t>() : most.item<int64_t>()));
 }
-
-int64_t drawn_seed() { return at::randint(std::numeric_limits<int64_t>::max(), {1}, at::kLong).item<int64_t>(); }
 
 }  // namespace
 
@@ -289,7 +286,7 @@ Tensor Seq2Seq::run(const Sequences& source, const Sequences& target, const Seq2
           "there are " + std::to_string(source.count()) + " source sequences and " + std::to_string(target.count()) + " target sequences");
   require(!options.regulariser || has_regulariser(),
           "the regulariser is that of attention with relu, relu2 or relu6 weights, and no attention of this model has them");
-  nn::Noise noise(options.training ? static_cast<uint64_t>(drawn_seed()) : 0);
+  nn::Noise noise(options.training ? static_cast<uint64_t>(nn::drawn_seed()) : 0);
   nn::Regulariser total;
   Forward forward;
   if (options.training) forward.noise = &noise;

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "hinge/ops/memory.h"
+#include "hinge/ops/sequence.h"
+#include "nn/memory.h"
 #include "nn/recompute.h"
 
 namespace hinge::nn {
@@ -27,23 +30,24 @@ at::Tensor EncoderBlock::forward(const at::Tensor& x, bool training, AttentionVi
 }
 
 at::Tensor EncoderBlock::run(const at::Tensor& x, bool training, AttentionView* view) const {
-  const bool plain = !training || (config_.dropout == 0 && config_.drop_path == 0);
   const auto [normed, skip] = layer_norm_fork(x, norm1_weight_, norm1_bias_, kNormEps);
-  const at::Tensor middle = plain ? attention_.forward(normed, skip, training, view)
-                                  : add_branch(skip, attention_.forward(normed, {}, training, view), training);
-  const auto [normed2, skip2] = layer_norm_fork(middle, norm2_weight_, norm2_bias_, kNormEps);
-  if (plain) return feed_forward(kernels::Activation::gelu, normed2, w1_, b1_, w2_, b2_, skip2);
-  const at::Tensor hidden = at::dropout(at::gelu(hinge::linear(normed2, w1_, b1_)), config_.dropout, training);
-  return add_branch(skip2, hinge::linear(hidden, w2_, b2_), training);
+  if (!training || (config_.dropout == 0 && config_.drop_path == 0)) {
+    const at::Tensor middle = attention_.forward(normed, skip, training, view);
+    const auto [normed2, skip2] = layer_norm_fork(middle, norm2_weight_, norm2_bias_, kNormEps);
+    return feed_forward(kernels::Activation::gelu, normed2, w1_, b1_, w2_, b2_, skip2);
+  }
+  const at::Tensor attended = drop_paths(attention_.forward(normed, {}, training, view));
+  const auto [normed2, middle] = residual_norm(skip.flatten(0, 1), attended.flatten(0, 1), norm2_weight_, norm2_bias_, kNormEps,
+                                               config_.dropout, drawn_seed());
+  const at::Tensor read =
+      read_global_memory(kernels::Activation::gelu, normed2, w1_, b1_, w2_, b2_, {}, config_.dropout, drawn_seed()).view(x.sizes());
+  return middle.view(x.sizes()) + at::dropout(drop_paths(read), config_.dropout, training);
 }
 
-at::Tensor EncoderBlock::add_branch(const at::Tensor& skip, const at::Tensor& branch, bool training) const {
-  at::Tensor kept = at::dropout(branch, config_.dropout, training);
-  if (config_.drop_path > 0) {
-    const double keep = 1 - config_.drop_path;
-    kept = kept * at::bernoulli(at::full({branch.size(0), 1, 1}, keep, branch.options())).div_(keep);
-  }
-  return skip + kept;
+at::Tensor EncoderBlock::drop_paths(const at::Tensor& branch) const {
+  if (config_.drop_path == 0) return branch;
+  const double keep = 1 - config_.drop_path;
+  return branch * at::bernoulli(at::full({branch.size(0), 1, 1}, keep, branch.options())).div_(keep);
 }
 
 }  // namespace hinge::nn

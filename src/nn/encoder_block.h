@@ -20,7 +20,7 @@ class EncoderBlock {
 
  private:
   at::Tensor run(const at::Tensor& x, bool training, AttentionView* view) const;
-  at::Tensor add_branch(const at::Tensor& skip, const at::Tensor& branch, bool training) const;
+  at::Tensor drop_paths(const at::Tensor& branch) const;  // of some examples, the others scaled up
 
   BlockConfig config_;
   at::Tensor norm1_weight_, norm1_bias_;

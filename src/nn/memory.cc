@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "hinge/ops/sequence.h"
@@ -35,6 +36,8 @@ Tensor packed_projections(const Builder& builder, const std::string& name, int64
 }
 
 }  // namespace
+
+int64_t drawn_seed() { return at::randint(std::numeric_limits<int64_t>::max(), {1}, at::kLong).item<int64_t>(); }
 
 int64_t Noise::next() {
   // splitmix64
