@@ -407,7 +407,7 @@ def main() -> None:
     for name in ("kind", "model", "h", "which", "threads"):
         command.add_argument(name)
     command = commands.add_parser("translate-worker")  # one peer of `translate`
-    for name in ("kind", "case", "threads"):
+    for name in ("kind", "threads"):
         command.add_argument(name)
     options = parser.parse_args()
     if options.command == "vit":
@@ -415,7 +415,7 @@ def main() -> None:
     if options.command == "translate":
         return models(options, translate_peers.compare, "target tokens/s")
     if options.command == "translate-worker":
-        return translate_peers.worker(options.kind, options.case, int(options.threads))
+        return translate_peers.worker(options.kind, int(options.threads))
     if options.command == "vit-worker":
         return vit_peers.worker(options.kind, options.model, options.h, options.which, int(options.threads))
     if options.lengths is None:

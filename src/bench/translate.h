@@ -1,4 +1,4 @@
-// Measures whole translation models: a training step (forward, loss, backward, Adam) on sequences of given lengths, and beam search.
+// Measures whole translation models: training steps (forward, loss, backward, Adam) on sequences of given lengths, and beam search.
 // Checked first, then timed in turn, the FMA peak among them. Flops counted: forward as Seq2Seq::flops() says, three times that a step.
 #pragma once
 
@@ -11,10 +11,11 @@
 namespace hinge::bench {
 
 // 6+6 layers, width 512, 1024 slots, 4 heads, 10,000 tokens, dropout 0.1. Cases by name: "25", "256" and "2048" tokens a sequence, about
-// 4,000 target tokens a batch, "uneven" lengths as sentences have them, and "decode": beam 4, 16 sentences of 25 tokens, 25 out.
+// 4,000 target tokens a batch; "uneven": 280 sentences as long as those of Europarl, sorted by length and cut into batches of up to 1,000
+// tokens with the padding that we do not have; and "decode": beam 4, 16 sentences of 25 tokens, 25 out.
 std::vector<std::string> translate_case_names();
-// The lengths of the sequences of a case's batch; source and target alike.
-std::vector<int64_t> translate_lengths(const std::string& name);
+// The lengths of the sequences of a case's batches; source and target alike.
+std::vector<std::vector<int64_t>> translate_batches(const std::string& name);
 
 struct TranslatePlan {
   std::vector<std::string> cases, attentions;  // attentions: softmax, reluformer (training with its regulariser)
@@ -24,9 +25,11 @@ struct TranslatePlan {
 
 struct TranslateRow {
   std::string name, attention;
-  int64_t tokens = 0;  // target tokens of a batch, or those that a search has written
+  std::vector<std::vector<int64_t>> batches;  // lengths of their sequences; a sample is one step on each
+  int64_t tokens = 0;                         // target tokens of a sample, or those that a search has written
   double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;
   double tokens_per_second = 0, gflops = 0, percent_of_peak = 0;  // the last two of training only
+  int64_t memory_bytes = 0;                                       // largest resident size during the case, all its models together
 };
 
 struct TranslateReport {
@@ -34,7 +37,6 @@ struct TranslateReport {
   int threads = 1;
   std::string simd, cpu;
   double largest_error = 0;  // of the loss of a batch against its sequences one by one, relative
-  int64_t memory_bytes = 0;  // largest resident size of the process
   std::vector<TranslateRow> rows;
 };
 

@@ -190,6 +190,23 @@ TEST_F(Cli, BenchAttentionFailsBeforeTheWorkIfItCannotWrite) {
   }
 }
 
+TEST_F(Cli, BenchTranslateMeasuresAndSaysOnWhat) {
+  const Result result = hinge("bench translate --cases decode --attention reluformer --threads 1 --rounds 1 --json " + file("rows.json"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("decode"), std::string::npos) << result.out;
+  const nlohmann::json json = nlohmann::json::parse(read(file("rows.json")));
+  EXPECT_LT(json.at("largest_error"), 1e-4);
+  ASSERT_EQ(json.at("results").size(), 1u);
+  const nlohmann::json& row = json.at("results")[0];
+  EXPECT_EQ(row.at("case"), "decode");
+  EXPECT_EQ(row.at("attention"), "reluformer");
+  EXPECT_EQ(row.at("batches"), nlohmann::json::array({std::vector<int>(16, 25)}));
+  EXPECT_GT(row.at("tokens"), 0);
+  EXPECT_GT(row.at("tokens_per_second"), 0);
+  EXPECT_GT(row.at("memory_bytes"), int64_t{4} * 30'000'000) << "the weights alone are more";
+  expect_usage_error("bench translate --cases uneevn", {"'uneevn'", "Did you mean 'uneven'?"});
+}
+
 TEST_F(Cli, BenchAttentionRefusesWhatDoesNotFit) {
   const Result result = hinge("bench attention --shapes 1000000x1000x1000");
   EXPECT_EQ(result.code, 1);
