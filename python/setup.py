@@ -2,6 +2,9 @@
 
     pip install --no-build-isolation ./python
 
+Without --no-build-isolation, pip builds against the PyTorch that pyproject.toml names, in an environment of its own. Either way the package
+depends on exactly the PyTorch that it was built against; with another one it might not load.
+
 The sources are those of the C++ system (../src), so the package is built from a checkout of the whole repository.
 Needs a C++20 compiler and Highway (Debian: g++ libhwy-dev); with ninja the files compile in parallel.
 """
@@ -9,6 +12,7 @@ Needs a C++20 compiler and Highway (Debian: g++ libhwy-dev); with ninja the file
 import os
 from pathlib import Path
 
+import torch
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
@@ -30,6 +34,7 @@ FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fopenmp", "-fvisibility=hid
 
 os.chdir(Path(__file__).resolve().parent)
 setup(
+    install_requires=["torch==" + torch.__version__.split("+")[0]],
     ext_modules=[
         CppExtension(
             "hinge._C",

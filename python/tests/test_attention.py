@@ -1,5 +1,6 @@
 """hinge.attention against plain PyTorch: values, gradients, errors of float32, statistics, dropout, memory order, threads."""
 
+import importlib.metadata
 import math
 
 import eager
@@ -242,6 +243,10 @@ def test_presets():
 def test_names():
     assert hinge.activations() == eager.ALL
     assert hinge.simd_target()
+
+
+def test_requires_the_torch_that_it_was_built_against():
+    assert "torch==" + torch.__version__.split("+")[0] in importlib.metadata.requires("hinge")
 
 
 ERRORS = [
