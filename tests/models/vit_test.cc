@@ -55,7 +55,7 @@ TEST_P(Counts, AreThoseOfBigVision) {
   config.variant = GetParam().variant;
   config.attention.qk_norm = false;
   const VitConfig sizes = resolved(config);
-  const int64_t width = sizes.width, mlp = sizes.mlp_width;
+  const int64_t width = *sizes.width, mlp = *sizes.mlp_width, depth = *sizes.depth, heads = *sizes.heads;
   EXPECT_EQ(parameters_of(config), GetParam().gap);
   if (width > 384) return;  // the options add the same formulas to all of them
   const auto with = [&](const auto& change) {
@@ -69,10 +69,10 @@ TEST_P(Counts, AreThoseOfBigVision) {
   EXPECT_EQ(with([](VitConfig& c) { c.position = "sincos2d"; }), -sizes.tokens() * width);
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = -1; }), dense);
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = 100; }), 100 * width + 100 - 1000 * (width - 100));
-  EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true; }), sizes.depth * 2 * 2 * (width / sizes.heads));
-  EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = true; }), sizes.depth * dense);
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true; }), depth * 2 * 2 * (width / heads));
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = true; }), depth * dense);
   EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true; }),
-            sizes.depth * 3 * sizes.heads);
+            depth * 3 * heads);
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Counts, testing::ValuesIn(kCounts), [](const auto& info) {
