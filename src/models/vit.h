@@ -21,7 +21,7 @@ struct VitConfig {
   int64_t rep_size = 0;
   double head_bias = 0.0;
   double dropout = 0.0, drop_path = 0.0;
-  bool recompute = false;
+  bool recompute = false;  // a matter of training (train.recompute), no key of the model
   nn::AttentionConfig attention = {};
 
   template <class V> void visit(V& v) {
@@ -43,7 +43,6 @@ struct VitConfig {
     v("head_bias", head_bias, "start of the head's bias");
     v("dropout", dropout, "probability of dropping an element in training");
     v("drop_path", drop_path, "stochastic depth: probability that an example skips a branch of the last block; falls to 0 at the first");
-    v("recompute", recompute, "keep only the blocks' inputs for backward: less memory, a third more time");
     v("attention", attention, "the attention");
   }
 

@@ -69,6 +69,7 @@ struct RunConfig {
   int64_t threads = 0;
   double eval_every = 1, checkpoint_every = 1;
   int64_t log_steps = 20, keep = 2;
+  bool recompute = false;
 
   template <class V> void visit(V& v) {
     v("seed", seed, "of the weights, the order of the images and everything else that is drawn");
@@ -77,6 +78,7 @@ struct RunConfig {
     v("checkpoint_every", checkpoint_every, "epochs between checkpoints");
     v("log_steps", log_steps, "steps between lines of metrics");
     v("keep", keep, "checkpoints that are kept, besides the best");
+    v("recompute", recompute, "keep only the blocks' inputs for backward: less memory, a third more time");
   }
 };
 

@@ -37,6 +37,7 @@ using support::require;
 VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
   if (config.model.classes == 0) config.model.classes = static_cast<int64_t>(data.train->classes().size());
   config.model = models::resolved(config.model);
+  config.model.recompute = config.train.recompute;
   check(settings_of(config));
   require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
           fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes,

@@ -66,7 +66,7 @@ class PlainVit {
   // [n, L, width] as [n, heads, L, depth]
   at::Tensor split(const at::Tensor& x) const { return x.unflatten(2, {*config_.heads, -1}).transpose(1, 2); }
 
-  // The weights of the published systems, each from its own definition. `name` is where learned numbers are.
+  // The weights of the published systems, each from its own definition, and of points between them. `name` is where learned numbers are.
   at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const std::string& name) const {
     const auto keys = static_cast<double>(k.size(2));
     const nn::AttentionConfig& attention = config_.attention;
@@ -75,15 +75,29 @@ class PlainVit {
     if (attention.learn_bias) s = s + learned("bias");
     at::Tensor w;
     if (attention.preset == "softmax") return at::softmax(s, -1);
-    double alpha = 1;
-    if (attention.preset == "relu-vit") w = at::relu(s);
-    if (attention.preset == "reluformer") w = at::relu(s) * (attention.learn_gain ? 1 : std::sqrt(2.0)), alpha = 0.5;
-    if (attention.preset == "relu2") w = at::relu(s).square();
-    if (attention.preset == "sigmoid") w = at::sigmoid(s - std::log(keys)), alpha = 0;
-    if (attention.preset == "silu") w = s * at::sigmoid(s);
-    if (attention.preset == "linear") w = s;
-    if (attention.learn_gain) w = w * learned("gain");
-    return attention.learn_alpha ? w * at::pow(keys, -learned("alpha")) : w * std::pow(keys, -alpha);
+    // The preset's point of the family, then the parts that differ from it.
+    std::string h = "relu";
+    double alpha = 1, gain = 1, n = keys;
+    if (attention.preset == "reluformer") gain = std::sqrt(2.0), alpha = 0.5;
+    if (attention.preset == "sigmoid") h = "sigmoid", s = s - std::log(keys), alpha = 0;
+    if (attention.preset == "relu2" || attention.preset == "silu") h = attention.preset;
+    if (attention.preset == "linear") h = "identity";
+    if (!attention.h.empty()) h = attention.h;
+    if (attention.length == "none") n = 1;
+    if (attention.length == "fixed") n = attention.length_n;
+    alpha = attention.alpha.value_or(alpha), gain = attention.gain.value_or(gain);
+    if (attention.bias) s = s + *attention.bias;
+    if (h == "relu") w = at::relu(s);
+    if (h == "relu2") w = at::relu(s).square();
+    if (h == "relu6") w = at::clamp(s, 0, 6);
+    if (h == "gelu") w = at::gelu(s);
+    if (h == "gelu_tanh") w = at::gelu(s, "tanh");
+    if (h == "softplus") w = at::softplus(s);
+    if (h == "identity") w = s;
+    if (h == "sigmoid") w = at::sigmoid(s);
+    if (h == "silu") w = s * at::sigmoid(s);
+    w = attention.learn_gain ? w * learned("gain") : w * gain;
+    return attention.learn_alpha ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha")) : w * std::pow(n, -alpha);
   }
 
   at::Tensor self_attention(const at::Tensor& x, const std::string& name) const {

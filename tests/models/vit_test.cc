@@ -144,6 +144,16 @@ std::vector<Case> cases() {
         c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true;
       });
   }
+  for (const char* h : {"relu", "relu2", "gelu", "gelu_tanh", "softplus", "identity", "relu6", "sigmoid", "silu"})
+    add(std::string("h_") + h, [&](VitConfig& c) { c.attention.h = h, c.attention.gain = 0.75, c.attention.bias = -0.25; });
+  for (const char* length : {"none", "fixed", "keys", "visible"})
+    add(std::string("length_") + length, [&](VitConfig& c) {
+      c.attention.length = length, c.attention.alpha = 0.5;
+      if (c.attention.length == "fixed") c.attention.length_n = 5;
+    });
+  add("alpha_0", [](VitConfig& c) { c.attention.alpha = 0; });
+  add("alpha_2", [](VitConfig& c) { c.attention.alpha = 2; });
+  add("map_parts", [](VitConfig& c) { c.pool = "map", c.attention.h = "gelu", c.attention.alpha = 0.5, c.attention.gain = 2; });
   add("tok", [](VitConfig& c) { c.pool = "tok"; });
   add("tok_rep", [](VitConfig& c) { c.pool = "tok", c.rep_size = -1; });
   add("rep", [](VitConfig& c) { c.rep_size = 7; });

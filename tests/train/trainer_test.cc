@@ -246,7 +246,7 @@ TEST_F(TrainTest, StoppingAndGoingOnChangesNoBit) {
   config.optim.accumulate = 2;
   run(config, "whole");
   for (const bool recompute : {false, true}) {
-    config.model.recompute = recompute;
+    config.train.recompute = recompute;
     const std::string name = recompute ? "recomputed" : "parts";
     EXPECT_FALSE(run(config, name, 7).finished);
     EXPECT_EQ(read_status(path(name)).state, "stopped");
