@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -62,17 +63,17 @@ Tensor plain_logits(const models::Vit& model, const Tensor& images) {
 struct VitSubject {
   VitCase what;
   std::unique_ptr<models::Vit> model;
-  std::unique_ptr<train::Adam> adam;
+  std::unique_ptr<train::Adam> adam;  // where training is measured: it is twice the memory of the weights
   Tensor images, labels;
 
-  explicit VitSubject(const VitCase& given) : what(given), model(std::make_unique<models::Vit>(given.config, 0)) {
+  VitSubject(const VitCase& given, bool trains) : what(given), model(std::make_unique<models::Vit>(given.config, 0)) {
     const models::VitConfig& config = model->config();
     images = at::randn({what.batch, config.image_size, config.image_size, config.channels});
     labels = at::arange(what.batch) % config.classes;
     // A head that starts at zero would hide every error before it.
     const at::NoGradGuard guard;
     model->parameters().find("head.weight")->value.copy_(at::randn({config.classes, *config.width}) * 0.05);
-    adam = std::make_unique<train::Adam>(model->parameters(), train::AdamOptions{});
+    if (trains) adam = std::make_unique<train::Adam>(model->parameters(), train::AdamOptions{});
   }
 
   double error() const {
@@ -130,7 +131,7 @@ VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>
   for (const std::string& name : plan.models)
     for (const std::string& attention : plan.attentions) {
       progress(fmt::format("checking {} {}", name, attention));
-      const VitSubject subject(vit_case(name, attention));
+      const VitSubject subject(vit_case(name, attention), std::count(plan.passes.begin(), plan.passes.end(), "train") > 0);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subject.error();
       if (!(error < 1e-3)) throw std::runtime_error(fmt::format("{} {}: logits are off by {:.2g}; nothing is measured", name, attention, error));
