@@ -169,7 +169,7 @@ def require_same(peers: list[PeerProcess]) -> None:
     for peer in peers[1:]:
         first = peers[0]
         limit = 1e-3 * max(map(abs, first.result))
-        if max(abs(a - b) for a, b in zip(first.result, peer.result, strict=True)) > limit:
+        if not all(abs(a - b) <= limit for a, b in zip(first.result, peer.result, strict=True)):
             sys.exit(f"{peer.kind} has another result than {first.kind}: {peer.result[:3]} ... against {first.result[:3]} ...; nothing is measured")
 
 

@@ -35,11 +35,11 @@ struct TrainOptions {
 std::atomic<bool> stop_asked{false};
 
 // The first Ctrl-C asks the run to save and end; the second ends the process.
-extern "C" void ask_to_stop(int signal) {
+extern "C" void ask_to_stop(int) {
   constexpr std::string_view kText = "\nhinge: stopping, and saving what is done; Ctrl-C again ends at once\n";
-  stop_asked = true;
-  std::signal(signal, SIG_DFL);
   const int reason = errno;
+  stop_asked = true;
+  std::signal(SIGINT, SIG_DFL), std::signal(SIGTERM, SIG_DFL);
   if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) errno = reason;
 }
 

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "hinge/ops/sequence.h"
+#include "nn/random.h"
 #include "support/require.h"
 
 namespace hinge::models {

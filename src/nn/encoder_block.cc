@@ -4,7 +4,7 @@
 
 #include "hinge/ops/memory.h"
 #include "hinge/ops/sequence.h"
-#include "nn/memory.h"
+#include "nn/random.h"
 #include "nn/recompute.h"
 
 namespace hinge::nn {

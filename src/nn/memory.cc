@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 #include "hinge/ops/sequence.h"
@@ -36,8 +35,6 @@ Tensor packed_projections(const Builder& builder, const std::string& name, int64
 }
 
 }  // namespace
-
-int64_t drawn_seed() { return at::randint(std::numeric_limits<int64_t>::max(), {1}, at::kLong).item<int64_t>(); }
 
 int64_t Noise::next() {
   // splitmix64
@@ -86,9 +83,9 @@ ReadOptions read_options(const LocalMemoryConfig& config, const std::string& key
   ReadOptions options;
   const bool sparse = std::find(std::begin(kSparse), std::end(kSparse), config.preset) != std::end(kSparse);
   if (sparse) {
-    require(config.h.empty() && !config.alpha && !config.gain && !config.bias && config.length.empty() && config.gamma.value_or(1) == 1 &&
-                !config.learn_alpha && !config.learn_gain && !config.learn_bias,
-            ": the preset " + config.preset + " takes no h, alpha, gain, bias, length or gamma");
+    require(config.h.empty() && !config.alpha && !config.gain && !config.bias && config.length.empty() && config.length_n == 1 &&
+                config.gamma.value_or(1) == 1 && !config.learn_alpha && !config.learn_gain && !config.learn_bias,
+            ": the preset " + config.preset + " takes no h, alpha, gain, bias, length, length_n or gamma");
     if (config.preset == "sparsemax") options.read = Read::sparsemax;
     if (config.preset == "entmax15") options.read = Read::entmax15;
     options.attention.length_rule = kernels::LengthRule::none;

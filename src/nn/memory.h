@@ -19,9 +19,6 @@ namespace hinge::nn {
 
 // ---- what a forward pass brings along
 
-// A seed from LibTorch's generator.
-int64_t drawn_seed();
-
 // Seeds for everything that drops something, one after another from a first one: the same first one, the same noise.
 class Noise {
  public:

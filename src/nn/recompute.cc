@@ -1,32 +1,20 @@
 #include "nn/recompute.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
-#include <mutex>
+
+#include "nn/random.h"
 
 namespace hinge::nn {
 namespace {
 
 using at::Tensor;
 using Part = std::function<Tensor(const Tensor&)>;
-
-Tensor generator_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_generator_state(const Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
 
 // A node of its own, because torch::autograd::Function does not see tensors inside a vector.
 class RecomputeNode : public torch::autograd::Node {

@@ -185,8 +185,8 @@ Tensor for_query_heads(const Tensor& tensor, const AttentionProblem& problem) {
   return heads.masked_fill(j >= problem.key_lengths.to(tensor.device()).view({-1, 1, 1, 1}), 0);
 }
 
-// a @ b, a [..., R, S] with zeros where `visible` is false, b [..., S, D]. What row r does not see does not show in it, whatever it holds
-// (0 * NaN would be NaN).
+// a @ b, a [..., R, S] with zeros where `visible` is false, b [..., S, D]. What row r does not see does not show in it (0 * NaN would be
+// NaN), unless the row sees something that is not finite itself: then it may be NaN instead of infinite.
 Tensor product_of_visible(const AttentionProblem& problem, const Tensor& a, const Tensor& visible, const Tensor& b) {
   const bool hides = problem.shape.causal || problem.key_lengths.defined() || problem.q_offsets.defined();
   const Tensor finite = hides ? at::isfinite(b) : Tensor();

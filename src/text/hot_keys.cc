@@ -79,7 +79,7 @@ bool is_plain_word(std::string_view word, char marker) {
 // Whether the first letter or digit is a small letter.
 bool begins_small(std::string_view text) {
   for (size_t at = 0; at < text.size();)
-    if (const char32_t c = next_code_point(text, at); is_key(c)) return is_letter(c) && !is_capital(c);
+    if (const char32_t c = next_code_point(text, at); is_key(c)) return upper_case(c) != c;
   return false;
 }
 

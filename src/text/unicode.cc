@@ -118,6 +118,11 @@ char32_t lower_case(char32_t c) {
   return static_cast<char32_t>(::towlower_l(static_cast<wint_t>(c), unicode_locale()));
 }
 
+char32_t upper_case(char32_t c) {
+  if (c < 0x80) return c >= 'a' && c <= 'z' ? c - 32 : c;
+  return static_cast<char32_t>(::towupper_l(static_cast<wint_t>(c), unicode_locale()));
+}
+
 std::string lower_case(std::string_view text) {
   const std::u32string points = to_code_points(text);
   std::string lower;

@@ -26,6 +26,7 @@ std::string_view strip(std::string_view text);
 std::string collapse_spaces(std::string_view text);
 
 char32_t lower_case(char32_t c);
+char32_t upper_case(char32_t c);
 // As Python's str.lower(): simple mappings, the dotted capital I, and the final sigma.
 std::string lower_case(std::string_view text);
 

@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <omp.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 #include <set>
 
 #include "ops/error_text.h"
@@ -22,6 +20,15 @@
 
 namespace hinge::train {
 namespace {
+
+// JSON has no word for what is not finite, and stores it as null.
+double number(const nlohmann::json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
+
+std::map<std::string, double> numbers(const nlohmann::json& values) {
+  std::map<std::string, double> all;
+  for (const auto& [name, value] : values.items()) all[name] = number(value);
+  return all;
+}
 
 class Loop {
  public:
@@ -38,17 +45,11 @@ class Loop {
     adam_.load(from->file("state.safetensors"), from->step);
     step_ = from->step;
     const nlohmann::json& state = from->state;
-    if (state.contains("best")) best_ = state["best"].get<double>(), best_step_ = state["best_step"].get<int64_t>();
-    if (state.contains("score")) score_ = state["score"].get<double>();
-    if (state.contains("evaluated")) evaluated_ = state["evaluated"].get<std::map<std::string, double>>();
+    if (state.contains("best")) best_ = number(state["best"]), best_step_ = state["best_step"].get<int64_t>();
     if (state.contains("evaluated_at"))
-      evaluated_at_ = state["evaluated_at"].get<int64_t>();
-    else if (from->score)
-      evaluated_at_ = step_;
-    if (step_ == settings_.steps && state.contains("averaged_score")) {
-      averaged_score_ = state["averaged_score"].get<double>();
-      if (state.contains("averaged")) averaged_values_ = state["averaged"].get<std::map<std::string, double>>();
-    }
+      score_ = number(state["score"]), evaluated_ = numbers(state["evaluated"]), evaluated_at_ = state["evaluated_at"].get<int64_t>();
+    if (step_ == settings_.steps && state.contains("averaged_score"))
+      averaged_score_ = number(state["averaged_score"]), averaged_values_ = numbers(state["averaged"]);
     saved_at_ = step_;
     if (state.contains("log")) {
       sums_ = state["log"].get<Sums>();
@@ -230,10 +231,14 @@ class Loop {
     evaluated_ = {outcome->metrics.begin(), outcome->metrics.end()};
     evaluated_at_ = step_;
     saved_at_.reset();
-    if (!best_ || *score_ > *best_) best_ = score_, best_step_ = step_;
+    take_if_best(*score_);
     record("eval/", outcome->metrics);
     progress_->note(fmt::format("step {}: {}", step_, outcome->text));
     return true;
+  }
+
+  void take_if_best(double score) {
+    if (!best_ || std::isnan(*best_) || score > *best_) best_ = score, best_step_ = step_;
   }
 
   void note_skipped() {
@@ -281,7 +286,7 @@ class Loop {
     if (!outcome) return averaged_.clear(), false;
     averaged_score_ = outcome->score;
     averaged_values_ = {outcome->metrics.begin(), outcome->metrics.end()};
-    if (!best_ || *averaged_score_ > *best_) best_ = averaged_score_, best_step_ = step_;
+    take_if_best(*averaged_score_);
     record("averaged/", outcome->metrics);
     progress_->note(fmt::format("mean of the last {} checkpoints: {}", count, outcome->text));
     return true;
@@ -391,14 +396,16 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const 
     throw std::runtime_error(fmt::format("none of the checkpoints of '{}' can be used: {}; {}", folder, search.skipped.front(), advice));
   if (const std::optional<std::string> source = imported_from(folder))
     throw std::runtime_error(fmt::format("'{}' was imported from {}, but its weights are not there: import them again", folder, *source));
-  std::string state;
+  RunStatus status;
   try {
-    state = read_status(folder).state;
+    status = read_status(folder);
   } catch (const std::runtime_error&) {
     // A damaged status says nothing.
   }
-  if (state == "stopped" || state == "done")
-    throw std::runtime_error(fmt::format("'{}' is {}, but its checkpoints are gone: {}", folder, state, advice));
+  // A run is "running" at a step only after that step's checkpoint.
+  if (status.state == "stopped" || status.state == "done" || (status.state == "running" && status.step > 0))
+    throw std::runtime_error(
+        fmt::format("'{}' is {} at step {}, but its checkpoints are gone: {}", folder, status.state, status.step, advice));
   return std::nullopt;
 }
 
@@ -408,18 +415,6 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return (x ^ (x >> 31)) & 0x7FFFFFFFFFFFFFFFU;
-}
-
-at::Tensor generator_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void restore_generator(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
 }
 
 double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

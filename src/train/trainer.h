@@ -122,10 +122,6 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const 
 enum class Stream : uint64_t { weights = 1, data = 2, first_step = 3 };
 uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step = 0);
 
-// The state of the default generator, for drawing the same numbers once more.
-at::Tensor generator_state();
-void restore_generator(const at::Tensor& state);
-
 // 0: all cores.
 void use_threads(int64_t threads);
 

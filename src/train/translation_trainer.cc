@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "nn/random.h"
 #include "support/config.h"
 #include "support/require.h"
 #include "text/batches.h"
@@ -198,7 +199,7 @@ class TranslationTask : public Task {
     double nll = 0, right = 0, regulariser = 0;
     for (failed_part_ = 0; failed_part_ < parts_.size(); ++failed_part_) {
       if (stop) return {};
-      before_part_ = generator_state();
+      before_part_ = nn::generator_state();
       const ModelBatch& batch = parts_[failed_part_];
       const models::Seq2SeqLoss result = model_.loss(
           batch.source, batch.target, batch.labels,
@@ -224,7 +225,7 @@ class TranslationTask : public Task {
   std::string first_not_finite() override {
     const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
     const ModelBatch& batch = parts_[failed_part_];
-    restore_generator(before_part_);  // the same dropout again
+    nn::set_generator_state(before_part_);  // the same dropout again
     models::Seq2SeqViews views;
     const models::Seq2SeqOutput output = model_.forward(batch.source, batch.target, {.training = true, .views = &views});
     for (const nn::MemoryView& memory : views.memories)

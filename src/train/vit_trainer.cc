@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "data/loader.h"
+#include "nn/random.h"
 #include "support/config.h"
 #include "support/require.h"
 #include "train/evaluate.h"
@@ -112,7 +113,7 @@ class VitTask : public Task {
     for (int64_t part = 0; part < optim.accumulate; ++part) {
       if (stop) return {};
       loader_->next(batch_);
-      before_part_ = generator_state();
+      before_part_ = nn::generator_state();
       const at::Tensor images = pixels_of(batch_), labels = at::from_blob(batch_.labels.data(), {batch_.size}, at::kLong);
       const at::Tensor other =
           batch_.other_labels.empty() ? at::Tensor() : at::from_blob(batch_.other_labels.data(), {batch_.size}, at::kLong);
@@ -133,7 +134,7 @@ class VitTask : public Task {
     const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
     const at::Tensor images = pixels_of(batch_);
     if (!finite(images)) return "the images";
-    restore_generator(before_part_);  // the same dropout again
+    nn::set_generator_state(before_part_);  // the same dropout again
     models::VitViews views;
     const at::Tensor logits = model_.forward(images, /*training=*/true, &views);
     if (!finite(views.embedding)) return "the patch embedding";

@@ -230,6 +230,7 @@ TEST(HotKeys, NamesWithASignInFrontAreNone) {
   EXPECT_TRUE(stays("%<_Atomic%> qualified type", "%<_Atomic%>-qualifizierter Typ"));
   EXPECT_TRUE(stays("Use *_tz() function", "Die *_tz()-Funktion verwenden"));
   EXPECT_TRUE(stays("no _start in it", "darin ist kein _start-Symbol"));
+  EXPECT_EQ(take_hot_key("הצג _קובץ").label, "הצג קובץ") << "letters without case are not small";
   EXPECT_TRUE(stays("gtk_init() failed", "gtk_init schlug fehl"));
   std::string source = "_Name:", target = "_Name:";
   remove_hot_keys(source, target);

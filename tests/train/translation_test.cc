@@ -189,7 +189,7 @@ TEST_F(TranslationTest, TheLengthRulesAreThoseOfTheConfig) {
   std::string text = content("none/config.toml");
   text.replace(text.find("length = \"none\"", text.find("[model.cross]")), 15, "length = \"visible\"");
   put("none/config.toml", text);
-  const std::vector<std::string> parts = {path("none"), "model.cross.length = none", "now says visible"};
+  const std::vector<std::string> parts = {path("none"), "length rule none in its cross", "now gives visible", "model.cross.length"};
   EXPECT_TRUE(mentions(error_of([&] { load_translation(path("none"), Which::latest); }), parts));
   EXPECT_TRUE(mentions(error_of([&] { resume("none", -1, 1); }), parts));
 }
