@@ -148,9 +148,6 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
     for (const std::string& phi : phis) message += " " + phi;
     throw std::runtime_error(message);
   }
-  require(!config.gamma || config.encoder.preset == "reluformer" || config.decoder.preset == "reluformer" ||
-              config.cross.preset == "reluformer",
-          "model.gamma belongs to the preset reluformer, and no attention has it");
   nn::read_options(config.encoder, "model.encoder", /*causal=*/false);
   nn::read_options(config.decoder, "model.decoder", /*causal=*/true);
   nn::read_options(config.cross, "model.cross", /*causal=*/false);

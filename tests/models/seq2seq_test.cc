@@ -503,7 +503,6 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
                        {"model.decoder.length", "visible"}));
   EXPECT_TRUE(
       mentions(message([](Seq2SeqConfig& c) { c.cross.preset = "sparsemax", c.cross.alpha = 1; }), {"model.cross", "sparsemax", "alpha"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.gamma = 2; }), {"model.gamma", "reluformer"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.gamma = 2; }), {"model.cross", "gamma", "reluformer"}));
 
   Seq2SeqConfig config;
@@ -527,6 +526,15 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.width 256", "model.size tiny", "128"}));
   both.width = 128, both.slots = 1024;
   EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.slots 1024", "model.size tiny", "256"}));
+}
+
+// A file with a gamma trains the baseline, too: --set model.attention=softmax.
+TEST(Seq2SeqConfig, AttentionsThatHaveNoGammaPassItOver) {
+  Seq2SeqConfig config;
+  config.size = "tiny", config.vocabulary = 5, config.attention = "softmax", config.gamma = 4;
+  EXPECT_FALSE(resolved(config).cross.gamma);
+  config.decoder.preset = "reluformer";
+  EXPECT_EQ(resolved(config).decoder.gamma, 4);
 }
 
 TEST(Seq2SeqConfig, AnAttentionsOwnKeysComeFirst) {
