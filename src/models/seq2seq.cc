@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "hinge/ops/sequence.h"
+#include "models/sizes.h"
 #include "nn/random.h"
 #include "support/require.h"
 
@@ -112,17 +113,12 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
   const std::string name = config.size.empty() ? "iwslt" : config.size;
   const auto size = std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& one) { return name == one.name; });
   require(size != std::end(kSizes), "model.size: '" + name + "' is not one of tiny, small, iwslt, base");
-  const auto fill_in = [&](const char* key, std::optional<int64_t>& given, int64_t value) {
-    if (!given) given = value;
-    require(config.size.empty() || *given == value,
-            fmt::format("model.{} {} does not go with model.size {}, where it is {}: leave one of the two out", key, *given, name, value));
-    require(*given > 0, fmt::format("model.{} must be at least 1, got {}", key, *given));
-  };
-  fill_in("width", config.width, size->width);
-  fill_in("slots", config.slots, size->slots);
-  fill_in("heads", config.heads, size->heads);
-  fill_in("encoder_depth", config.encoder_depth, size->depth);
-  fill_in("decoder_depth", config.decoder_depth, size->depth);
+  const std::string named = config.size.empty() ? "" : "model.size " + name;
+  fill_in_size("width", config.width, size->width, named);
+  fill_in_size("slots", config.slots, size->slots, named);
+  fill_in_size("heads", config.heads, size->heads, named);
+  fill_in_size("encoder_depth", config.encoder_depth, size->depth, named);
+  fill_in_size("decoder_depth", config.decoder_depth, size->depth, named);
   for (nn::LocalMemoryConfig* memory : {&config.encoder, &config.decoder, &config.cross}) {
     if (memory->preset.empty()) memory->preset = config.attention;
     if (memory->preset == "reluformer" && !memory->gamma) memory->gamma = config.gamma;

@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <stdexcept>
 
+#include "models/sizes.h"
 #include "support/require.h"
 
 namespace hinge::models {
@@ -36,18 +36,12 @@ VitConfig resolved(VitConfig config) {
   require(
       size != std::end(kVariants) && !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
       "model.variant: '" + name + "' is not one of Ti, S, M, B, L with a patch size, such as S/16");
-  const auto fill_in = [&](const char* key, std::optional<int64_t>& given, int64_t value) {
-    if (!given) given = value;
-    require(
-        config.variant.empty() || *given == value,
-        fmt::format("model.{} {} does not go with model.variant {}, where it is {}: leave one of the two out", key, *given, name, value));
-    require(*given > 0, fmt::format("model.{} must be at least 1, got {}", key, *given));
-  };
-  fill_in("patch", config.patch, std::stoll(digits));
-  fill_in("width", config.width, size->width);
-  fill_in("depth", config.depth, size->depth);
-  fill_in("mlp_width", config.mlp_width, size->mlp_width);
-  fill_in("heads", config.heads, size->heads);
+  const std::string named = config.variant.empty() ? "" : "model.variant " + name;
+  fill_in_size("patch", config.patch, std::stoll(digits), named);
+  fill_in_size("width", config.width, size->width, named);
+  fill_in_size("depth", config.depth, size->depth, named);
+  fill_in_size("mlp_width", config.mlp_width, size->mlp_width, named);
+  fill_in_size("heads", config.heads, size->heads, named);
   const auto positive = [](const char* key, int64_t value) {
     require(value > 0, std::string("model.") + key + " must be at least 1, got " + std::to_string(value));
   };
