@@ -1,7 +1,5 @@
 // Runs the hinge program as a user does. HINGE_COMMAND is its path.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,38 +7,25 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
+
+#include "command.h"
 
 namespace {
 
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
+using hinge_command::Result;
 
 class Cli : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "hinge-cli-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    folder_ = hinge_command::new_folder();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
 
-  static std::string read(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
-
-  Result hinge(const std::string& arguments) const {
-    const std::string command = std::string(HINGE_COMMAND) + " " + arguments + " >" + file("out") + " 2>" + file("err");
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(file("out")), read(file("err"))};
-  }
+  static std::string read(const std::string& path) { return hinge_command::read_file(path); }
+  Result hinge(const std::string& arguments) const { return hinge_command::run(folder_, arguments); }
 
   // Wrong usage: exit code 2, nothing on standard output, one line that holds all the parts.
   void expect_usage_error(const std::string& arguments, std::initializer_list<const char*> parts) const {

@@ -1,14 +1,12 @@
 // The configs that come with the program: every file is understood, and the smoke test that the head of a full-size one names works.
-// HINGE_COMMAND is the program's path, HINGE_CONFIGS the folder.
+// HINGE_CONFIGS is their folder.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
-#include <vector>
+
+#include "command.h"
 
 namespace {
 
@@ -16,24 +14,9 @@ namespace fs = std::filesystem;
 
 class Configs : public testing::Test {
  protected:
-  Configs() {
-    std::string name = (fs::temp_directory_path() / "hinge-configs-XXXXXX").string();
-    if (::mkdtemp(name.data())) folder_ = name;
-  }
   ~Configs() override { fs::remove_all(folder_); }
 
-  static std::string read(const fs::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
-  std::string said() const { return read(folder_ / "said"); }
-  int run(const std::string& arguments) const {
-    const int status = std::system((std::string(HINGE_COMMAND) + " " + arguments + " >" + (folder_ / "said").string() + " 2>&1").c_str());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
-  fs::path folder_;
+  const fs::path folder_ = hinge_command::new_folder();
 };
 
 TEST_F(Configs, AreUnderstoodAndSayHowToRunThem) {
@@ -42,9 +25,10 @@ TEST_F(Configs, AreUnderstoodAndSayHowToRunThem) {
     if (entry.path().extension() != ".toml") continue;
     ++files;
     const std::string file = entry.path().string();
-    EXPECT_EQ(run("train '" + file + "' --help-config"), 0) << file << ": " << said();
+    const hinge_command::Result result = hinge_command::run(folder_, "train '" + file + "' --help-config");
+    EXPECT_EQ(result.code, 0) << file << ": " << result.err;
     const std::string name = "configs/" + fs::relative(entry.path(), HINGE_CONFIGS).string();
-    EXPECT_NE(read(entry.path()).find("hinge train " + name), std::string::npos) << file << ": its head does not have its command";
+    EXPECT_NE(hinge_command::read_file(entry.path()).find("hinge train " + name), std::string::npos) << file << ": its head does not have its command";
   }
   EXPECT_GE(files, 18u);
 }
@@ -62,8 +46,9 @@ TEST_F(Configs, TheSmokeTestOfTheSmallestFullSizeModelWorks) {
   const std::string relative = "configs/vit/i1k_s32.toml";
   ASSERT_NE(command.find(relative), std::string::npos);
   command.replace(command.find(relative), relative.size(), "'" + (fs::path(HINGE_CONFIGS) / "vit/i1k_s32.toml").string() + "'");
-  ASSERT_EQ(run(command + " --out " + (folder_ / "run").string()), 0) << said();
-  EXPECT_NE(said().find("Done"), std::string::npos) << said();
+  const hinge_command::Result result = hinge_command::run(folder_, command + " --out " + (folder_ / "run").string());
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("Done"), std::string::npos) << result.out;
   // The others name the same one.
   for (const auto& entry : fs::directory_iterator(fs::path(HINGE_CONFIGS) / "vit")) {
     const std::string name = entry.path().filename().string();

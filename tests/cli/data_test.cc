@@ -1,39 +1,27 @@
 // `hinge data check` as a user runs it, on files made here. HINGE_COMMAND is the program's path.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
+
+#include "command.h"
 
 namespace {
 
 class DataCheck : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "hinge-cli-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    folder_ = hinge_command::new_folder();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // Runs the command; what it printed is then in out_ and err_.
   int check(const std::string& arguments) {
-    const std::string out = (folder_ / "out").string(), err = (folder_ / "err").string();
-    const int status = std::system((std::string(HINGE_COMMAND) + " data check " + arguments + " >" + out + " 2>" + err).c_str());
-    out_ = read(out);
-    err_ = read(err);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
-  static std::string read(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
+    const hinge_command::Result result = hinge_command::run(folder_, "data check " + arguments);
+    out_ = result.out, err_ = result.err;
+    return result.code;
   }
 
   // An IDX pair of `count` black images of 2x2 pixels, class 0.

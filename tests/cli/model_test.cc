@@ -1,15 +1,13 @@
 // The commands that use a trained model, as a user runs them, on a tiny one that is trained here on made-up images.
 // HINGE_COMMAND is the program's path.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
+#include "command.h"
 #include "data/codec.h"
 #include "data/source.h"
 
@@ -56,9 +54,7 @@ class TrainedModel : public testing::Test {
  protected:
   // One training for all tests.
   static void SetUpTestSuite() {
-    std::string name = (fs::temp_directory_path() / "hinge-model-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    folder_ = hinge_command::new_folder();
     std::ofstream(folder_ / "config.toml") << kConfig;
     std::string out, err;
     ASSERT_EQ(command("train " + path("config.toml") + " --out " + path("run"), out, err), 0) << err;
@@ -73,15 +69,11 @@ class TrainedModel : public testing::Test {
   static void TearDownTestSuite() { fs::remove_all(folder_); }
 
   static std::string path(const std::string& name) { return (folder_ / name).string(); }
-  static std::string read(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
+  static std::string read(const std::string& path) { return hinge_command::read_file(path); }
   static int command(const std::string& arguments, std::string& out, std::string& err) {
-    const int status = std::system((std::string(HINGE_COMMAND) + " " + arguments + " >" + path("out") + " 2>" + path("err")).c_str());
-    out = read(path("out")), err = read(path("err"));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const hinge_command::Result result = hinge_command::run(folder_, arguments);
+    out = result.out, err = result.err;
+    return result.code;
   }
   int run(const std::string& arguments) { return command(arguments, out_, err_); }
   json answer(const std::string& arguments) {

@@ -1,23 +1,19 @@
 // `hinge score` as a user runs it. HINGE_COMMAND is the program's path.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
+
+#include "command.h"
 
 namespace {
 
 class Score : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "hinge-cli-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    folder_ = hinge_command::new_folder();
     put("hyp", "The cat sat on a mat.\n\nHe left.\n");
     put("ref", "The cat sat on the mat.\n\nHe has left.\n");
   }
@@ -28,16 +24,11 @@ class Score : public testing::Test {
 
   // Runs the command; what it printed is then in out_ and err_.
   int score(const std::string& arguments) {
-    const int status = std::system((std::string(HINGE_COMMAND) + " score " + arguments + " >" + path("out") + " 2>" + path("err")).c_str());
-    out_ = read("out");
-    err_ = read("err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const hinge_command::Result result = hinge_command::run(folder_, "score " + arguments);
+    out_ = result.out, err_ = result.err;
+    return result.code;
   }
-  std::string read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(folder_ / name).rdbuf();
-    return text.str();
-  }
+  std::string read(const std::string& name) const { return hinge_command::read_file(folder_ / name); }
 
   std::filesystem::path folder_;
   std::string out_, err_;

@@ -9,9 +9,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "command.h"
 
 namespace {
 
@@ -56,9 +57,7 @@ class Translation : public testing::Test {
  protected:
   // One training for all tests.
   static void SetUpTestSuite() {
-    std::string name = (fs::temp_directory_path() / "hinge-translate-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    folder_ = hinge_command::new_folder();
     std::mt19937 random(7);
     for (const auto& [part, pairs] : {std::pair("train", 3000), std::pair("valid", 40), std::pair("test", 40)}) {
       std::ofstream source(folder_ / (std::string(part) + ".en")), target(folder_ / (std::string(part) + ".de"));
@@ -89,16 +88,11 @@ class Translation : public testing::Test {
 
   static std::string path(const std::string& name) { return (folder_ / name).string(); }
   static void put(const std::string& name, const std::string& content) { std::ofstream(folder_ / name, std::ios::binary) << content; }
-  static std::string read(const std::string& name) {
-    std::ostringstream text;
-    text << std::ifstream(folder_ / name).rdbuf();
-    return text.str();
-  }
+  static std::string read(const std::string& name) { return hinge_command::read_file(folder_ / name); }
   static int command(const std::string& arguments, std::string& out, std::string& err, const std::string& in = "/dev/null") {
-    const int status =
-        std::system((std::string(HINGE_COMMAND) + " " + arguments + " <" + in + " >" + path("out") + " 2>" + path("err")).c_str());
-    out = read("out"), err = read("err");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const hinge_command::Result result = hinge_command::run(folder_, arguments, in);
+    out = result.out, err = result.err;
+    return result.code;
   }
   int run(const std::string& arguments) { return command(arguments, out_, err_); }
   int run_with(const std::string& input, const std::string& arguments) {
