@@ -60,7 +60,8 @@ class KeptMemory final : public at::Allocator {
   void* take(size_t size) {
     {
       const std::lock_guard lock(mutex_);
-      if (const auto kept = free_.lower_bound(size); kept != free_.end() && kept->first <= size + size / 4) {
+      // Up to twice as large: once the largest of the jagged batches has been seen, its blocks serve them all.
+      if (const auto kept = free_.lower_bound(size); kept != free_.end() && kept->first <= 2 * size) {
         void* data = kept->second.back();
         count_.live_bytes += kept->first;
         count_.kept_bytes -= kept->first;
