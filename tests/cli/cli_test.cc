@@ -9,22 +9,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "../support/temporary_folder.h"
 #include "command.h"
 
 namespace {
 
 using hinge_command::Result;
 
-class Cli : public testing::Test {
+class Cli : public hinge::support::TemporaryFolderTest {
  protected:
-  void SetUp() override {
-    folder_ = hinge_command::new_folder();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string file(const std::string& name) const { return (folder_ / name).string(); }
-
-  static std::string read(const std::string& path) { return hinge_command::read_file(path); }
   Result hinge(const std::string& arguments) const { return hinge_command::run(folder_, arguments); }
 
   // Wrong usage: exit code 2, nothing on standard output, one line that holds all the parts.
@@ -36,7 +29,6 @@ class Cli : public testing::Test {
     for (const char* part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err;
   }
 
-  std::filesystem::path folder_;
 };
 
 TEST_F(Cli, Version) {
@@ -130,10 +122,10 @@ TEST_F(Cli, DoctorSeesOneThread) {
 TEST_F(Cli, BenchAttentionWritesRowsAndPlot) {
   const Result result =
       hinge("bench attention --quick --shapes 1x2x20,2x1x13 --h relu,softmax --dim 16 --threads 2 --zeros off,0.65:0.40 --json " +
-            file("rows.json") + " --plot " + file("plot.svg"));
+            path("rows.json") + " --plot " + path("plot.svg"));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find("relu backward, zeros 0.65:0.4"), std::string::npos) << result.out;
-  const nlohmann::json json = nlohmann::json::parse(read(file("rows.json")));
+  const nlohmann::json json = nlohmann::json::parse(content("rows.json"));
   const nlohmann::json& machine = json.at("machine");
   EXPECT_GT(machine.at("fma_peak_gflops"), 0);
   EXPECT_GT(machine.at("sgemm_gflops"), 0);
@@ -152,7 +144,7 @@ TEST_F(Cli, BenchAttentionWritesRowsAndPlot) {
     EXPECT_GT(row.at("gflops"), 0);
     EXPECT_GT(row.at("percent_of_peak"), 0);
   }
-  const std::string svg = read(file("plot.svg"));
+  const std::string svg = content("plot.svg");
   EXPECT_TRUE(svg.starts_with("<svg "));
   EXPECT_NE(svg.find("oneDNN sgemm"), std::string::npos);
 }
@@ -167,7 +159,7 @@ TEST_F(Cli, BenchAttentionJsonToStandardOutput) {
 
 TEST_F(Cli, BenchAttentionFailsBeforeTheWorkIfItCannotWrite) {
   for (const char* option : {"--json", "--plot"}) {
-    const Result result = hinge(std::string("bench attention --quick ") + option + " " + file("missing/result"));
+    const Result result = hinge(std::string("bench attention --quick ") + option + " " + path("missing/result"));
     EXPECT_EQ(result.code, 1);
     EXPECT_EQ(result.out, "");
     EXPECT_NE(result.err.find("missing/result"), std::string::npos) << result.err;
@@ -176,10 +168,10 @@ TEST_F(Cli, BenchAttentionFailsBeforeTheWorkIfItCannotWrite) {
 }
 
 TEST_F(Cli, BenchTranslateMeasuresAndSaysOnWhat) {
-  const Result result = hinge("bench translate --cases decode --attention reluformer --threads 1 --rounds 1 --json " + file("rows.json"));
+  const Result result = hinge("bench translate --cases decode --attention reluformer --threads 1 --rounds 1 --json " + path("rows.json"));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find("decode"), std::string::npos) << result.out;
-  const nlohmann::json json = nlohmann::json::parse(read(file("rows.json")));
+  const nlohmann::json json = nlohmann::json::parse(content("rows.json"));
   EXPECT_LT(json.at("largest_error"), 1e-4);
   ASSERT_EQ(json.at("results").size(), 1u);
   const nlohmann::json& row = json.at("results")[0];

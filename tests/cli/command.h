@@ -7,16 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 
 namespace hinge_command {
-
-inline std::filesystem::path new_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "hinge-cli-XXXXXX").string();
-  if (!::mkdtemp(name.data())) throw std::runtime_error("no temporary folder can be made");
-  return name;
-}
 
 inline std::string read_file(const std::filesystem::path& path) {
   std::ostringstream text;

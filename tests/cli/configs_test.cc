@@ -6,18 +6,14 @@
 #include <fstream>
 #include <string>
 
+#include "../support/temporary_folder.h"
 #include "command.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 
-class Configs : public testing::Test {
- protected:
-  ~Configs() override { fs::remove_all(folder_); }
-
-  const fs::path folder_ = hinge_command::new_folder();
-};
+class Configs : public hinge::support::TemporaryFolderTest {};
 
 TEST_F(Configs, AreUnderstoodAndSayHowToRunThem) {
   size_t files = 0;
@@ -46,7 +42,7 @@ TEST_F(Configs, TheSmokeTestOfTheSmallestFullSizeModelWorks) {
   const std::string relative = "configs/vit/i1k_s32.toml";
   ASSERT_NE(command.find(relative), std::string::npos);
   command.replace(command.find(relative), relative.size(), "'" + (fs::path(HINGE_CONFIGS) / "vit/i1k_s32.toml").string() + "'");
-  const hinge_command::Result result = hinge_command::run(folder_, command + " --out " + (folder_ / "run").string());
+  const hinge_command::Result result = hinge_command::run(folder_, command + " --out " + path("run"));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.out.find("Done"), std::string::npos) << result.out;
   // The others name the same one.

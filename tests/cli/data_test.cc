@@ -6,17 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "../support/temporary_folder.h"
 #include "command.h"
 
 namespace {
 
-class DataCheck : public testing::Test {
+class DataCheck : public hinge::support::TemporaryFolderTest {
  protected:
-  void SetUp() override {
-    folder_ = hinge_command::new_folder();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   // Runs the command; what it printed is then in out_ and err_.
   int check(const std::string& arguments) {
     const hinge_command::Result result = hinge_command::run(folder_, "data check " + arguments);
@@ -35,9 +31,8 @@ class DataCheck : public testing::Test {
         << zero.substr(0, 2) << '\x08' << '\x01' << zero << count << std::string(static_cast<size_t>(count), '\0');
   }
 
-  std::string set() const { return (folder_ / "set").string(); }
+  std::string set() const { return path("set"); }
 
-  std::filesystem::path folder_;
   std::string out_, err_;
 };
 

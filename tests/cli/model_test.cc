@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "../support/temporary_folder.h"
 #include "command.h"
 #include "data/codec.h"
 #include "data/source.h"
@@ -54,7 +56,8 @@ class TrainedModel : public testing::Test {
  protected:
   // One training for all tests.
   static void SetUpTestSuite() {
-    folder_ = hinge_command::new_folder();
+    temporary_.emplace();
+    folder_ = temporary_->path();
     std::ofstream(folder_ / "config.toml") << kConfig;
     std::string out, err;
     ASSERT_EQ(command("train " + path("config.toml") + " --out " + path("run"), out, err), 0) << err;
@@ -66,10 +69,9 @@ class TrainedModel : public testing::Test {
       labels_[i] = images->label(i);
     }
   }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
+  static void TearDownTestSuite() { temporary_.reset(); }
 
   static std::string path(const std::string& name) { return (folder_ / name).string(); }
-  static std::string read(const std::string& path) { return hinge_command::read_file(path); }
   static int command(const std::string& arguments, std::string& out, std::string& err) {
     const hinge_command::Result result = hinge_command::run(folder_, arguments);
     out = result.out, err = result.err;
@@ -83,6 +85,7 @@ class TrainedModel : public testing::Test {
   bool says(const std::string& part) const { return out_.find(part) != std::string::npos; }
   bool complains(const std::string& part) const { return err_.find(part) != std::string::npos; }
 
+  static inline std::optional<hinge::support::TemporaryFolder> temporary_;
   static inline fs::path folder_;
   static inline int64_t labels_[4] = {};
   std::string out_, err_;

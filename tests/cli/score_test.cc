@@ -6,21 +6,17 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "../support/temporary_folder.h"
 #include "command.h"
 
 namespace {
 
-class Score : public testing::Test {
+class Score : public hinge::support::TemporaryFolderTest {
  protected:
-  void SetUp() override {
-    folder_ = hinge_command::new_folder();
+  Score() {
     put("hyp", "The cat sat on a mat.\n\nHe left.\n");
     put("ref", "The cat sat on the mat.\n\nHe has left.\n");
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  void put(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
 
   // Runs the command; what it printed is then in out_ and err_.
   int score(const std::string& arguments) {
@@ -28,9 +24,7 @@ class Score : public testing::Test {
     out_ = result.out, err_ = result.err;
     return result.code;
   }
-  std::string read(const std::string& name) const { return hinge_command::read_file(folder_ / name); }
 
-  std::filesystem::path folder_;
   std::string out_, err_;
 };
 

@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "../support/temporary_folder.h"
 #include "command.h"
 
 namespace {
@@ -57,7 +59,8 @@ class Translation : public testing::Test {
  protected:
   // One training for all tests.
   static void SetUpTestSuite() {
-    folder_ = hinge_command::new_folder();
+    temporary_.emplace();
+    folder_ = temporary_->path();
     std::mt19937 random(7);
     for (const auto& [part, pairs] : {std::pair("train", 3000), std::pair("valid", 40), std::pair("test", 40)}) {
       std::ofstream source(folder_ / (std::string(part) + ".en")), target(folder_ / (std::string(part) + ".de"));
@@ -84,7 +87,7 @@ class Translation : public testing::Test {
     training_ = err;
     ASSERT_EQ(command("train " + path("document.toml") + " --out " + path("documents") + " --set optim.steps=20", out, err), 0) << err;
   }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
+  static void TearDownTestSuite() { temporary_.reset(); }
 
   static std::string path(const std::string& name) { return (folder_ / name).string(); }
   static void put(const std::string& name, const std::string& content) { std::ofstream(folder_ / name, std::ios::binary) << content; }
@@ -102,6 +105,7 @@ class Translation : public testing::Test {
   bool complains(const std::string& part) const { return err_.find(part) != std::string::npos; }
   static size_t lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
 
+  static inline std::optional<hinge::support::TemporaryFolder> temporary_;
   static inline fs::path folder_;
   static inline std::string training_;
   std::string out_, err_;

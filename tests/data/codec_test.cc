@@ -110,7 +110,7 @@ TEST(Jpeg, DamageIsAnErrorWithTheName) {
 TEST(Codec, OtherFilesAreErrors) {
   EXPECT_ERROR(decode({}), "some.file: is empty");
   EXPECT_ERROR(decode({'G', 'I', 'F', '8', '9', 'a', 0, 0}), "some.file: is neither JPEG nor PNG");
-  const Temporary folder;
+  const TemporaryFolder folder;
   EXPECT_ERROR(read_image(folder.path("none.png")), "none.png: cannot be read: No such file");
   EXPECT_ERROR(read_image(folder.path()), "is a folder");
   EXPECT_ERROR(encode_png({1, 1, 2, {0, 0}}), "2 channels");

@@ -164,7 +164,7 @@ class BadFiles : public testing::Test {
     set_ = open_folder(folder_.path());
   }
 
-  Temporary folder_;
+  TemporaryFolder folder_;
   std::shared_ptr<const ImageSet> set_;
 };
 
@@ -212,7 +212,7 @@ TEST_F(BadFiles, AreLeftOutOfASinglePass) {
 }
 
 TEST(Loader, NoReadableImageIsAnError) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("c/1.png", Bytes{});
   const std::shared_ptr<const ImageSet> set = open_folder(folder.path());
   EXPECT_ERROR(Loader(set, Pipeline(""), {}), "c/1.png: is empty");
@@ -221,7 +221,7 @@ TEST(Loader, NoReadableImageIsAnError) {
 }
 
 TEST(Loader, ImagesOfDifferentSizesAreAnErrorWithTheName) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("c/1.png", encode_png({4, 4, 3, Bytes(48)}));
   folder.write("c/2.png", encode_png({5, 4, 3, Bytes(60)}));
   const std::shared_ptr<const ImageSet> set = open_folder(folder.path());

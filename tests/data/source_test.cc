@@ -17,7 +17,7 @@ namespace {
 const Bytes kImages = pattern(5 * 3 * 4);
 const Bytes kLabels = {3, 0, 9, 1, 3};
 
-void write_mnist(const Temporary& folder, bool gz) {
+void write_mnist(const TemporaryFolder& folder, bool gz) {
   const auto put = [&](const std::string& name, const Bytes& bytes) {
     folder.write(name + (gz ? ".gz" : ""), gz ? gzipped(bytes) : bytes);
   };
@@ -30,7 +30,7 @@ void write_mnist(const Temporary& folder, bool gz) {
 TEST(Idx, ReadsPlainAndGzipped) {
   for (const bool gz : {false, true})
     for (const char* format : {"mnist", "fashion-mnist", "kmnist"}) {
-      const Temporary folder;
+      const TemporaryFolder folder;
       write_mnist(folder, gz);
       const auto train = open_images({.format = format, .path = folder.path()});
       ASSERT_EQ(train->size(), 5);
@@ -50,7 +50,7 @@ TEST(Idx, ReadsPlainAndGzipped) {
 }
 
 TEST(Idx, ColourAndFreeClasses) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("test-images-idx4-ubyte", idx_file({2, 1, 2, 3}, pattern(12)));
   folder.write("test-labels-idx1-ubyte", idx_file({2}, {1, 4}));
   const auto set = open_images({.format = "idx", .path = folder.path(), .split = "test"});
@@ -59,7 +59,7 @@ TEST(Idx, ColourAndFreeClasses) {
 }
 
 TEST(Idx, DamageIsNamed) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const auto open = [&] { return open_images({.format = "mnist", .path = folder.path()}); };
   EXPECT_ERROR(open(), "has none of the files train-images-idx3-ubyte");
   folder.write("train-labels-idx1-ubyte", idx_file({5}, kLabels));
@@ -107,7 +107,7 @@ Bytes operator+(Bytes a, const Bytes& b) {
 }
 
 TEST(Cifar, ReadsBoth) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   for (int batch = 1; batch <= 5; ++batch)
     folder.write(fmt::format("cifar-10-batches-bin/data_batch_{}.bin", batch),
                  cifar_record({static_cast<uint8_t>(batch)}) + cifar_record({9}));
@@ -124,7 +124,7 @@ TEST(Cifar, ReadsBoth) {
   EXPECT_EQ(first(image.pixels, 9), (Bytes{1, 2, 3, 1, 77, 3, 1, 2, 3}));
   EXPECT_EQ(open_images({.format = "cifar10", .path = folder.path(), .split = "test"})->size(), 1);
 
-  const Temporary other;
+  const TemporaryFolder other;
   other.write("train.bin", cifar_record({19, 99}) + cifar_record({0, 42}));
   const auto hundred = open_images({.format = "cifar100", .path = other.path()});
   EXPECT_EQ(hundred->label(0), 99);
@@ -133,7 +133,7 @@ TEST(Cifar, ReadsBoth) {
 }
 
 TEST(Cifar, DamageIsNamed) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const auto open = [&](const char* split) { return open_images({.format = "cifar10", .path = folder.path(), .split = split}); };
   folder.write("test_batch.bin", first(cifar_record({1}), 3000));
   EXPECT_ERROR(open("test"), "test_batch.bin: is cut short", "3073");
@@ -146,7 +146,7 @@ TEST(Cifar, DamageIsNamed) {
 Bytes flat_png(uint8_t value, int size = 4) { return encode_png({size, size, 3, Bytes(static_cast<size_t>(size * size * 3), value)}); }
 
 TEST(Folder, ClassesAreSortedFolders) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("train/zebra/1.png", flat_png(1));
   folder.write("train/ant/b.PNG", flat_png(3));
   folder.write("train/ant/a.jpeg", flat_png(2));  // a PNG under a wrong name
@@ -169,7 +169,7 @@ TEST(Folder, ClassesAreSortedFolders) {
 }
 
 TEST(Folder, ProblemsAreNamed) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const auto open = [&](const char* split) { return open_images({.format = "folder", .path = folder.path(), .split = split}); };
   EXPECT_ERROR(open("train"), "has no folder 'train'", "all");
   EXPECT_ERROR(open("all"), "holds no folders");
@@ -180,7 +180,7 @@ TEST(Folder, ProblemsAreNamed) {
 }
 
 TEST(Folder, APartIsASampleOfAllClasses) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   for (int i = 0; i < 100; ++i) folder.write(fmt::format("train/{}/{}.png", i < 50 ? "a" : "b", i), Bytes{1});
   const auto names = [&](const char* split) {
     const auto set = open_images({.format = "folder", .path = folder.path(), .split = split});
@@ -221,7 +221,7 @@ TEST(Split, Ranges) {
 }
 
 TEST(Split, TakesAPartInOrder) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   write_mnist(folder, false);
   const auto part = open_images({.format = "mnist", .path = folder.path(), .split = "train[1:3]"});
   ASSERT_EQ(part->size(), 2);
@@ -231,7 +231,7 @@ TEST(Split, TakesAPartInOrder) {
 }
 
 TEST(LabelMap, NamesAndNumbers) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   for (const char* name : {"all/n01/1.png", "all/n02/1.png", "all/n03/1.png", "all/n03/2.png"}) folder.write(name, flat_png(1));
   const auto open = [&](const std::string& map) {
     return open_images({.format = "folder", .path = folder.path("all"), .split = "all", .label_map = folder.write("map.tsv", map)});
@@ -290,7 +290,7 @@ TEST(Source, MistakesAreExplained) {
 }
 
 TEST(Check, ListsTheBadOnesInOrder) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   for (int i = 0; i < 300; ++i) folder.write(fmt::format("c{}/{}.png", i % 3, i), flat_png(1, i % 2 ? 4 : 5));
   const Bytes jpeg = jpeg_file(16, 16, 3, pattern(768));
   folder.write("c1/broken.png", first(flat_png(3), 50));

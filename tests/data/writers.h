@@ -9,10 +9,14 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "../support/errors.h"
+#include "../support/temporary_folder.h"
 #include "data/image.h"
-#include "temporary.h"
 
 namespace hinge::data {
+
+using support::TemporaryFolder;
+using Bytes = std::vector<uint8_t>;
 
 inline Bytes idx_file(std::initializer_list<int> dimensions, const Bytes& elements) {
   Bytes bytes = {0, 0, 8, static_cast<uint8_t>(dimensions.size())};

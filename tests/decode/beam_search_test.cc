@@ -11,8 +11,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "../support/errors.h"
+
 namespace hinge::decode {
 namespace {
+
+using support::error_of;
 
 constexpr int32_t kBos = 0, kEos = 1;
 using Tokens = std::vector<int32_t>;
@@ -306,15 +310,6 @@ TEST(BeamSearch, RowsStayWhereTheyCan) {
   EXPECT_EQ(found[0][0].tokens, Tokens(19, 2));
   EXPECT_EQ(found[0][1].tokens, Tokens(19, 3));
   EXPECT_EQ(steps.reorders, 1) << "from one row to two, and nothing after that";
-}
-
-template <class Body> std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(BeamSearch, WrongOptionsAreNamed) {

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "../support/temporary_folder.h"
+#include "../support/errors.h"
 #include "eval/labels.h"
 
 namespace hinge::eval {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "../support/errors.h"
 #include "../support/temporary_folder.h"
 #include "experiment/html_report.h"
 #include "experiment/translation_report.h"

@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "../support/temporary_folder.h"
+#include "../support/errors.h"
 #include "hinge/ops/sequence.h"
 #include "plain_seq2seq.h"
 

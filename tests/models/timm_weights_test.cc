@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "../support/errors.h"
 #include "../support/temporary_folder.h"
 
 namespace hinge::models {

@@ -5,7 +5,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "../support/temporary_folder.h"
+#include "../support/errors.h"
 #include "plain_vit.h"
 
 namespace hinge::models {

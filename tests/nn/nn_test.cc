@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "../support/temporary_folder.h"
+#include "../support/errors.h"
 #include "nn/encoder_block.h"
 #include "nn/recompute.h"
 #include "support/config.h"

@@ -13,6 +13,7 @@
 #include <limits>
 #include <string>
 
+#include "op_error.h"
 #include "ops/attention_impl.h"
 
 namespace hinge {
@@ -22,6 +23,7 @@ using at::Tensor;
 using kernels::Activation;
 using kernels::IdentityOrder;
 using kernels::LengthRule;
+using testing::error_of;
 
 constexpr Activation kAll[] = {
 #define HINGE_EACH(name, cls) Activation::name,
@@ -44,16 +46,6 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 
 std::vector<Tensor> gradients(const Tensor& loss, const std::vector<Tensor>& inputs) {
   return torch::autograd::grad({loss}, inputs, {}, c10::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
-}
-
-// The message of the error that `call` throws; "" if it throws none.
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
 }
 
 // relu(q k^T / sqrt D) / L v and its like: the published formulas, written down once more.

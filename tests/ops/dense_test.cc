@@ -8,6 +8,7 @@
 #include <string>
 
 #include "gradcheck.h"
+#include "op_error.h"
 
 namespace hinge {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using at::Tensor;
 using kernels::Activation;
 using kernels::CrossEntropy;
+using testing::error_of;
 using testing::expect_gradients;
 
 Tensor leaf(at::IntArrayRef sizes, int64_t seed, at::ScalarType dtype = at::kDouble) {
@@ -155,15 +157,6 @@ TEST(Patches, FollowTheOrderOfAConvolution) {
   const Tensor images = leaf({2, 9, 6, 3}, 1, at::kFloat).detach(), weights = leaf({5, 3, 3, 3}, 2, at::kFloat).detach();
   const Tensor expected = at::conv2d(images.permute({0, 3, 1, 2}), weights, {}, 3).flatten(2).transpose(1, 2);
   EXPECT_LT(relative_error(at::matmul(patches(images, 3), weights.view({5, 27}).t()), expected.to(at::kDouble)), kFloatError);
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
 }
 
 TEST(Dense, ErrorsNameTheShapes) {

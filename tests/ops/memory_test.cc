@@ -9,12 +9,14 @@
 
 #include "gradcheck.h"
 #include "hinge/kernels/dropout.h"
+#include "op_error.h"
 
 namespace hinge {
 namespace {
 
 using at::Tensor;
 using kernels::Activation;
+using testing::error_of;
 using testing::expect_gradients;
 
 Tensor leaf(at::IntArrayRef sizes, int64_t seed, double spread = 1, at::ScalarType dtype = at::kDouble) {
@@ -254,15 +256,6 @@ TEST(ReluformerRegulariser, Gradients) {
 }
 
 // ---- errors
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
-}
 
 TEST(Memory, ErrorsNameTheShapes) {
   EXPECT_EQ(error_of([] { read_memory(leaf({4, 10}, 1), 2, {}); }), "hinge::read_memory: qkv must be [T, 3 H D] with H = 2, got [4, 10]");

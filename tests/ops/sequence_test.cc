@@ -11,11 +11,13 @@
 
 #include "gradcheck.h"
 #include "hinge/kernels/dropout.h"
+#include "op_error.h"
 
 namespace hinge {
 namespace {
 
 using at::Tensor;
+using testing::error_of;
 using testing::expect_gradients;
 
 Tensor leaf(at::IntArrayRef sizes, int64_t seed, at::ScalarType dtype = at::kDouble) {
@@ -141,15 +143,6 @@ TEST(ProjectedCrossEntropy, InParts) {
   EXPECT_NEAR(got.loss.item<double>(), expected.item<double>(), 1e-5);
   const auto a = torch::autograd::grad({got.loss}, {x, w}), b = torch::autograd::grad({expected}, {wide_x, wide_w});
   for (size_t i = 0; i < 2; ++i) EXPECT_LT(largest_difference(a[i], b[i]), 1e-5 * b[i].abs().max().item<double>()) << i;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
 }
 
 TEST(Sequence, ErrorsNameTheShapes) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "file_size_limit.h"
+#include "errors.h"
 #include "temporary_folder.h"
 
 namespace hinge::support {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "file_size_limit.h"
+#include "errors.h"
 #include "temporary_folder.h"
 
 namespace hinge::support {

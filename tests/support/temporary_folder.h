@@ -1,8 +1,9 @@
-// A folder of its own for each test, removed at its end, and what tests ask of error messages.
+// A folder for a test's files, removed at its end.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,17 +15,39 @@
 
 namespace hinge::support {
 
-class TemporaryFolderTest : public testing::Test {
- protected:
-  TemporaryFolderTest() {
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "hinge-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder can be made");
     folder_ = name;
   }
-  ~TemporaryFolderTest() override { std::filesystem::remove_all(folder_); }
+  ~TemporaryFolder() { std::filesystem::remove_all(folder_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  void put(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
+  std::string path(const std::string& name = "") const { return name.empty() ? folder_.string() : (folder_ / name).string(); }
+
+  // Its path. Folders on the way are made.
+  std::string write(const std::string& name, const std::string& content) const {
+    const std::filesystem::path path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+    return path.string();
+  }
+  std::string write(const std::string& name, const std::vector<uint8_t>& bytes) const {
+    return write(name, std::string(bytes.begin(), bytes.end()));
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// A test with a folder of its own.
+class TemporaryFolderTest : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return temporary_.path(name); }
+  void put(const std::string& name, const std::string& text) const { temporary_.write(name, text); }
   std::string content(const std::string& name) const {
     std::ostringstream text;
     text << std::ifstream(folder_ / name, std::ios::binary).rdbuf();
@@ -34,24 +57,11 @@ class TemporaryFolderTest : public testing::Test {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
   }
 
-  std::filesystem::path folder_;
+ private:
+  const TemporaryFolder temporary_;
+
+ protected:
+  const std::filesystem::path folder_ = temporary_.path();
 };
-
-// Whether a message holds all of these parts.
-inline testing::AssertionResult mentions(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    if (message.find(part) == std::string::npos) return testing::AssertionFailure() << "no '" << part << "' in '" << message << "'";
-  return testing::AssertionSuccess();
-}
-
-// The message with which `action` fails; "" if it does not.
-template <class Action> std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
 
 }  // namespace hinge::support

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "errors.h"
 #include "temporary_folder.h"
 
 namespace hinge::support {

@@ -60,7 +60,7 @@ std::vector<Pair> all_pairs(const CatalogueText& text) {
 }
 
 TEST(Catalogues, CleansMessages) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("de/LC_MESSAGES/one.mo", mo_file({{"", kHeader},
                                                  {"_Open file", "Datei ö_ffnen"},
                                                  {"%d file\0%d files"s, "%d Datei\0%d Dateien"s},
@@ -98,7 +98,7 @@ TEST(Catalogues, CleansMessages) {
 }
 
 TEST(Catalogues, WhatIsLeftOutIsCountedOnceForTheirParts) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   std::vector<std::pair<std::string, std::string>> messages = {{"", kHeader}, {"Read %s", "Lies %d"}};
   for (char a = 'a'; a <= 'z'; ++a)
     for (char b = 'a'; b <= 'f'; ++b) messages.emplace_back("word "s + a + b, "Wort "s + b + a);
@@ -114,7 +114,7 @@ TEST(Catalogues, WhatIsLeftOutIsCountedOnceForTheirParts) {
 }
 
 TEST(Catalogues, TwoLanguagesMeetInTheMessagesOfBoth) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("de/LC_MESSAGES/a.mo",
                mo_file({{"", kHeader}, {"cat", "Katze"}, {"dog", "Hund"}, {"%d cow\0%d cows"s, "%d Kuh\0%d Kühe"s}}));
   folder.write("pl/LC_MESSAGES/a.mo",
@@ -129,7 +129,7 @@ TEST(Catalogues, TwoLanguagesMeetInTheMessagesOfBoth) {
 }
 
 TEST(Catalogues, EnglishIsNotTakenForALanguageWithoutMessages) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("de/LC_MESSAGES/a.mo", mo_file({{"", kHeader}}));
   folder.write("fr/LC_MESSAGES/a.mo", mo_file({{"", kHeader}, {"dog", "chien"}}));
   for (const char* language : {"de", "fr"})
@@ -140,7 +140,7 @@ TEST(Catalogues, EnglishIsNotTakenForALanguageWithoutMessages) {
 }
 
 TEST(Catalogues, Mistakes) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("fr/LC_MESSAGES/a.mo", mo_file({{"cat", "chat"}}));
   folder.write("fr/LC_MESSAGES/b.mo", "rubbish, and long enough to be read as a header");
   const std::string root = folder.path();

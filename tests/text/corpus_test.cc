@@ -58,7 +58,7 @@ const Vocabulary& vocabulary() {
 }
 
 TEST(Vocabulary, TrainedAndStored) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   for (const char* type : {"bpe", "unigram"}) {
     const Vocabulary trained = Vocabulary::train(sentences(text()), {.type = type, .size = 60});
     EXPECT_EQ(trained.size(), 60);
@@ -90,7 +90,7 @@ TEST(Vocabulary, UnknownCharacters) {
 }
 
 TEST(Vocabulary, Mistakes) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   EXPECT_ERROR(Vocabulary::train(sentences(text()), {.type = "word"}), "'word'", "bpe, unigram");
   EXPECT_ERROR(Vocabulary::train(sentences(text()), {.size = 3}), "size 3");
   EXPECT_ERROR(Vocabulary::train(sentences(text()), {.coverage = 0.1}), "coverage 0.1");

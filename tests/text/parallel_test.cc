@@ -11,7 +11,7 @@ namespace {
 constexpr ParallelOptions kSkip{.on_error = OnError::skip, .longest = 5000};
 
 TEST(Parallel, DocumentsAreSeparatedByBlankLines) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const std::string de = folder.write("x.de", "\n eins \nzwei\n\n\t\ndrei"),
                     en = folder.write("x.en", "\r\none\r\ntwo\r\n\r\n\r\nthree\r\n");
   const ParallelText text = read_parallel(de, en);
@@ -24,7 +24,7 @@ TEST(Parallel, DocumentsAreSeparatedByBlankLines) {
 }
 
 TEST(Parallel, PackedFilesAndFindingThem) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   folder.write("train.de.gz", gzipped("eins\nzwei\n"));
   folder.write("train.en.xz", xzipped("one\ntwo\n"));
   folder.write("dev.de", "drei\n");
@@ -38,7 +38,7 @@ TEST(Parallel, PackedFilesAndFindingThem) {
 }
 
 TEST(Files, ArePackedOrNot) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   EXPECT_TRUE(is_packed(folder.write("a", gzipped("eins\n"))));
   EXPECT_TRUE(is_packed(folder.write("b", xzipped("eins\n"))));
   EXPECT_FALSE(is_packed(folder.write("c.gz", "eins\n")));
@@ -47,7 +47,7 @@ TEST(Files, ArePackedOrNot) {
 }
 
 TEST(Parallel, UnequalNumbersOfLines) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const std::string de = folder.write("x.de", "eins\nzwei\ndrei\n"), en = folder.write("x.en", "one\n");
   EXPECT_ERROR(read_parallel(de, en), (de + ":2: "), "3 lines", (en + " has 1"));
   EXPECT_ERROR(read_parallel(en, de), (de + ":2: "));
@@ -57,7 +57,7 @@ TEST(Parallel, UnequalNumbersOfLines) {
 }
 
 TEST(Parallel, BadLines) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const std::string good = folder.write("good", "one\ntwo\nthree\n");
   const std::string latin = folder.write("latin", "eins\nf\xFCnf\ndrei\n"), blank = folder.write("blank", "eins\n \ndrei\n"),
                     over_long = folder.write("long", "eins\n" + std::string(5001, 'x') + "\ndrei\n");

@@ -71,7 +71,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 void expect_msgfmt_accepts(const std::string& text) {
   if (std::system("command -v msgfmt >/dev/null 2>&1") != 0) return;
-  const Temporary folder;
+  const TemporaryFolder folder;
   const std::string command = "msgfmt -c --use-fuzzy -o " + folder.path("out.mo") + " " + folder.write("in.po", text);
   EXPECT_EQ(std::system(command.c_str()), 0) << text;
 }

@@ -50,7 +50,7 @@ TEST(Characters, LowerCase) {
 }
 
 TEST(Files, PlainAndPacked) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const std::string text = "eins\nzwei\r\n\ndrei";
   std::string large;
   for (int i = 0; i < 700'000; ++i) large += std::to_string(i) + (i % 7 == 0 ? "\n" : " ");
@@ -67,7 +67,7 @@ TEST(Files, PlainAndPacked) {
 }
 
 TEST(Files, DamagedOnes) {
-  const Temporary folder;
+  const TemporaryFolder folder;
   const std::string text(10000, 'x');
   for (const std::string& packed : {gzipped(text), xzipped(text)}) {
     const std::string path = folder.write("short", packed.substr(0, packed.size() / 2));

@@ -1,43 +1,21 @@
-// A folder for a test's files, removed at its end; packing and the writing of catalogues; what tests ask of error messages.
+// Packing, and the writing of catalogues.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <lzma.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../support/errors.h"
+#include "../support/temporary_folder.h"
+
 namespace hinge::text {
 
-class Temporary {
- public:
-  Temporary() {
-    std::string name = (std::filesystem::temp_directory_path() / "hinge-text-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = name;
-  }
-  ~Temporary() { std::filesystem::remove_all(folder_); }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  std::string path(const std::string& name = "") const { return name.empty() ? folder_.string() : (folder_ / name).string(); }
-
-  std::string write(const std::string& name, const std::string& content) const {
-    const std::filesystem::path path = folder_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path.string();
-  }
-
- private:
-  std::filesystem::path folder_;
-};
+using support::TemporaryFolder;
 
 inline std::string gzipped(const std::string& text) {
   z_stream stream{};
@@ -82,24 +60,5 @@ inline std::string mo_file(std::vector<std::pair<std::string, std::string>> mess
   return word(0x950412de) + word(0) + word(n) + word(header) + word(header + 8 * n) + word(0) + word(0) + originals + translations +
          strings;
 }
-
-// Runs f, which must throw, and returns what the error says.
-template <typename F> std::string error_of(F f) {
-  try {
-    f();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
-// Fails unless the error of `expression` holds all the parts.
-#define EXPECT_ERROR(expression, ...)                                                      \
-  do {                                                                                     \
-    const std::string said = error_of([&] { static_cast<void>(expression); });             \
-    for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                  \
-      EXPECT_NE(said.find(part), std::string::npos) << "no '" << part << "' in: " << said; \
-  } while (false)
 
 }  // namespace hinge::text

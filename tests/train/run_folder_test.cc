@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "../support/file_size_limit.h"
+#include "../support/errors.h"
 #include "../support/temporary_folder.h"
 #include "support/safetensors.h"
 #include "train/task_kind.h"

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "../support/errors.h"
 #include "../support/temporary_folder.h"
 #include "support/atomic_file.h"
 #include "support/jsonl.h"
