@@ -31,8 +31,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kBlockTiles = 16;                // row tiles of a block, at most
 inline constexpr size_t kPackedBytes = size_t{24} << 20;  // packed keys and values of units in flight, in split mode
 
-HWY_INLINE int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-HWY_INLINE int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
+constexpr int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+constexpr int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // [0, count) cut into as few parts of at most `most` as possible, as equal as can be.
 struct Parts {
