@@ -20,7 +20,7 @@ function(hinge_compile_quickly target)
 endfunction()
 
 # Compiles the sources of a target in a few batches, which spares most of the time that their headers take. For targets in which no two files
-# have a private thing of the same name. Off in the presets debug and lint, so that each file is seen alone there.
+# have a private thing of the same name. Off in the preset debug, so that each file is seen alone there.
 function(hinge_unite target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HINGE_UNITE} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()

@@ -65,7 +65,7 @@ struct AttentionRow {
   size_t scratch_bytes = 0;  // memory beyond inputs, outputs and gradients
   double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0, slowest_ms = 0;
   double gflops = 0;
-  double percent_of_peak = 0;
+  double percent_of_peak = 0, best_percent_of_peak = 0;  // of the median and of the fastest sample: what a quiet moment allows
 };
 
 struct AttentionReport {

@@ -65,6 +65,8 @@ TEST(AttentionBench, ReportHoldsEveryCase) {
     const double B = row["B"], H = row["H"], L = row["L"], D = row["D"], ms = row["median_ms"], gflops = row["gflops"];
     EXPECT_NEAR(gflops, (row["pass"] == "forward" ? 4 : 10) * B * H * L * L * D / ms * 1e-6, 1e-6 * gflops);
     EXPECT_NEAR(row["percent_of_peak"].get<double>(), 100 * gflops / json["machine"]["fma_peak_gflops"].get<double>(), 1e-6);
+    const double faster = row["median_ms"].get<double>() / row["fastest_ms"].get<double>();
+    EXPECT_NEAR(row["best_percent_of_peak"].get<double>(), row["percent_of_peak"].get<double>() * faster, 1e-6);
     EXPECT_LE(row["lower_quartile_ms"], row["median_ms"]);
     EXPECT_GE(row["upper_quartile_ms"], row["median_ms"]);
     EXPECT_EQ(row["h"] == "relu", row["zeros"] > 0.0);
