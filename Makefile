@@ -82,9 +82,9 @@ $(VENV)/readers.stamp: $(VENV)/torch.stamp
 	@$(STEP) "Adding tensorboard, safetensors and sacrebleu to it" build/python/readers.log bash -c '$(VENV)/bin/pip install tensorboard safetensors sacrebleu && touch $@'
 
 .PHONY: test-python
-test-python: python $(VENV)/readers.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
+test-python: build python $(VENV)/readers.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
 	@echo "==> Testing (Python)"
-	@$(VENV)/bin/pytest -q python/tests
+	@$(VENV)/bin/pytest -q -rs python/tests
 
 .PHONY: bench
 bench: deps python ## The full measurements: attention, then attention against PyTorch; rewrites the tables and plots in docs/
@@ -93,6 +93,12 @@ bench: deps python ## The full measurements: attention, then attention against P
 	@echo "==> Measuring attention: hinge bench attention"
 	@$(HINGE) bench attention --json out/bench/attention.json --plot docs/attention.svg
 	@python3 bench/report.py attention out/bench/attention.json docs/benchmarks.md
+	@echo "==> Activations, zeros, causal, dropout, memory, other widths: the figures below that table"
+	@$(HINGE) bench attention --h all --shapes 8x6x785
+	@$(HINGE) bench attention --h relu --shapes 8x6x197,8x6x785,1x6x4096 --zeros off,0.65:0.40
+	@$(HINGE) bench attention --h relu --shapes 1x6x4096 --causal off,on --dropout 0,0.1 --rounds 7
+	@$(HINGE) bench attention --h relu,softmax --shapes 1x6x16384 --rounds 1
+	@for dim in 24 40 80 128 256; do $(HINGE) bench attention --h relu --shapes 8x6x197 --dim $$dim; done
 	@echo "==> Measuring attention against PyTorch: bench/peers.py"
 	@$(VENV)/bin/python bench/peers.py attention --json out/bench/peers.json --markdown docs/benchmarks.md --plot docs/peers.svg
 

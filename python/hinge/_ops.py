@@ -25,13 +25,29 @@ def _empty_in_order_of(model: torch.Tensor) -> torch.Tensor:
     return model.new_empty((B, H, L, D))
 
 
+def _check_inputs(q, k, v):
+    """The checks of shapes, dtypes and devices, as the kernels make them."""
+
+    def check(condition, message):
+        torch._check(condition, lambda: f"hinge::attention: {message}")
+
+    for name, tensor in (("query", q), ("key", k), ("value", v)):
+        check(tensor.dim() == 4, f"{name} must have four dimensions [batch, heads, length, width], got the shape {tuple(tensor.shape)}")
+        check(tensor.dtype in (torch.float32, torch.float64), f"{name} has dtype {tensor.dtype}; float32 and float64 are supported, cast it to one of them")
+        for what, theirs, ours in (("have one dtype", q.dtype, tensor.dtype), ("be on one device", q.device, tensor.device)):
+            check(theirs == ours, f"query, key and value must {what}, got {theirs} for query and {ours} for {name}")
+    check(k.shape == v.shape, f"key and value must have one shape, got {tuple(k.shape)} and {tuple(v.shape)}")
+    for what, dim in (("batch size", 0), ("head width", 3)):
+        check(q.shape[dim] == k.shape[dim], f"query and key must have one {what}, got {q.shape[dim]} and {k.shape[dim]}")
+    check(
+        k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0,
+        f"the number of query heads must be a multiple of the number of key and value heads, got {q.shape[1]} and {k.shape[1]}",
+    )
+
+
 @torch.library.register_fake("hinge::attention_with_statistics")
 def _(q, k, v, *, h="relu", statistics=True, **_options):
-    for name, tensor in (("query", q), ("key", k), ("value", v)):
-        torch._check(
-            tensor.dim() == 4,
-            lambda: f"hinge::attention: {name} must have four dimensions [batch, heads, length, width], got the shape {tensor.shape}",
-        )
+    _check_inputs(q, k, v)
 
     def per_row(computed):
         return q.new_empty(q.shape[:3] if computed else (0,))

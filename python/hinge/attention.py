@@ -66,7 +66,8 @@ def attention(
         key, value: ``[B, Hkv, Lk, D]``. Hq is a multiple of Hkv: query head i reads key head ``i // (Hq // Hkv)``.
         h: one of :func:`hinge.activations`: relu, relu2, gelu (erf), gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax.
         scale: factor of the scores, 1 / sqrt(D) if None.
-        is_causal: row i sees the keys j <= i + Lk - Lq. Right-aligned: the last row sees every key.
+        is_causal: row i sees the keys j <= i + Lk - Lq. Right-aligned: the last row sees every key. Lk is the length of ``key`` also with
+            ``key_lengths``; for caches of different lengths, use offsets.
         alpha, gain, bias: a number, or a float32 or float64 tensor with 1 or Hq elements (it may require grad).
         length_rule: what N_i is: "none" (1), "fixed" (``length_n``), "keys" (Lk), "visible" (the number of keys that row i sees; the
             result then does not depend on padding).
@@ -77,7 +78,8 @@ def attention(
             and sees the keys ``k_offsets[s]:k_offsets[s + 1]``.
         dropout_p: probability that a weight is dropped; the others are divided by ``1 - dropout_p``.
         seed: which weights are dropped is a function of the seed and their place. Drawn from torch's default generator if None.
-        identity_order: for ``h="identity"``: "quadratic" (q k^T) v, "linear" q (k^T v), or "auto", the cheaper one.
+        identity_order: for ``h="identity"``: "quadratic" (q k^T) v, "linear" q (k^T v), or "auto", the cheaper one. Statistics need every
+            weight: with them the order is quadratic.
         return_statistics: also return :class:`AttentionStatistics`.
 
     Returns:

@@ -228,6 +228,43 @@ def test_meta_device():
     assert statistics.weight_sum.shape == (2, 4, 5) and statistics.skipped_share.shape == (2, 4)
 
 
+def test_wrong_inputs_on_the_meta_device():
+    q, k, v = (torch.empty(2, 4, 5, 8, device="meta") for _ in range(3))
+    for inputs, message in (
+        ((torch.zeros(2, 4, 5, 8), k, v), "must be on one device, got cpu for query and meta for key"),
+        ((q, k, v.double()), "must have one dtype, got torch.float32 for query and torch.float64 for value"),
+        ((q.half(), k.half(), v.half()), "query has dtype torch.float16"),
+        ((q, k[:, :3], v[:, :3]), "must be a multiple of the number of key and value heads, got 4 and 3"),
+        ((q, k[:1], v[:1]), "one batch size, got 2 and 1"),
+        ((q, k[..., :7], v[..., :7]), "one head width, got 8 and 7"),
+        ((q, k, v[:, :, :4]), "one shape"),
+        ((q[0], k, v), "must have four dimensions"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            hinge.attention(*inputs)
+
+
+# What a tensor of such a device would be given to, on the tensors that there are here.
+@pytest.mark.parametrize("device", ["CUDA", "MPS", "XPU"])
+@pytest.mark.parametrize("h", ["relu", "gelu", "softmax"])
+def test_other_devices_take_the_composite_path(device, h):
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device))
+    options = {"h": h, "causal": True, "key_lengths": torch.tensor([3, 19])}
+    q, k, v = qkv()
+    with torch.no_grad():
+        forward, backward = torch.ops.hinge.attention_with_statistics.default, torch.ops.hinge.attention_backward.default
+        ours = forward(q, k, v, statistics=True, **options)
+        theirs = forward.redispatch(keys, q, k, v, statistics=True, **options)
+        for fused, composite in zip(ours[:4], theirs[:4]):
+            torch.testing.assert_close(composite, fused)
+        assert not theirs[4].any(), "the composite path skips nothing"
+        saved = (ours[0], ours[5], ours[2]) if h == "softmax" else (None, None, None)
+        arguments = (torch.randn_like(q), torch.randn_like(ours[1]), torch.randn_like(ours[2]), q, k, v, *saved)
+        wanted = {"wanted": [False] * 3}
+        for fused, composite in zip(backward(*arguments, **wanted, **options)[:3], backward.redispatch(keys, *arguments, **wanted, **options)[:3]):
+            torch.testing.assert_close(composite, fused)
+
+
 def test_presets():
     assert hinge.presets() == ["relu-vit", "reluformer", "relu2", "sigmoid", "silu", "linear", "softmax"]
     q, k, v = qkv()
@@ -255,6 +292,9 @@ ERRORS = [
     ({"h": "identity", "identity_order": "fast"}, 'unknown identity_order "fast"; there are auto, quadratic, linear'),
     ({"identity_order": "linear"}, 'identity_order is for h = "identity" only, got h = "relu"'),
     ({"alpha": math.nan}, "alpha must be finite, got nan for head 0"),
+    ({"gain": torch.tensor([1.0, 1.0, math.inf, 1.0])}, "gain must be finite, got inf for head 2"),
+    ({"bias": math.nan}, "bias must be finite, got nan for head 0"),
+    ({"h": "identity", "identity_order": "linear", "dropout_p": 0.1}, 'identity_order = "linear" makes no single weights'),
     ({"scale": math.inf}, "scale must be finite, got inf"),
     ({"length_rule": "fixed", "length_n": -1.0}, "length_n must be positive and finite, got -1"),
     ({"length_n": 5.0}, 'length_n is for length_rule = "fixed" only, got 5 with length_rule = "keys"'),

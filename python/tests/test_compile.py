@@ -13,16 +13,23 @@ OPTIONS = {
     "key lengths": {"h": "silu", "key_lengths": torch.tensor([3, 7]), "length_rule": "visible"},
     "learned": {"gain": torch.rand(4), "bias": torch.randn(1), "alpha": torch.rand(4), "h": "gelu"},
     "dropout": {"dropout": 0.2, "seed": torch.tensor([5])},
+    "fixed length": {"h": "sigmoid", "length_rule": "fixed", "length_n": 9.0, "bias_log_n": True},
+    "linear order": {"h": "identity", "identity_order": "linear", "causal": True},
+    "jagged": {"q_offsets": torch.tensor([0, 2, 7]), "k_offsets": torch.tensor([0, 3, 7]), "length_rule": "visible"},
 }
 
 
-def qkv(Hkv=2, dtype=torch.float32, requires_grad=True, L=7, merged=False):
+def qkv(Hkv=2, dtype=torch.float32, requires_grad=True, L=7, merged=False, B=2):
     def make(H):
         if merged:
-            return torch.randn(2, L, H, 8, dtype=dtype, requires_grad=requires_grad).transpose(1, 2)
-        return torch.randn(2, H, L, 8, dtype=dtype, requires_grad=requires_grad)
+            return torch.randn(B, L, H, 8, dtype=dtype, requires_grad=requires_grad).transpose(1, 2)
+        return torch.randn(B, H, L, 8, dtype=dtype, requires_grad=requires_grad)
 
     return make(4), make(Hkv), make(Hkv)
+
+
+def batch(name):
+    return 1 if "q_offsets" in OPTIONS[name] else 2
 
 
 def learned(options, requires_grad=True):
@@ -36,20 +43,20 @@ def learned(options, requires_grad=True):
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_opcheck_attention(name, merged):
-    torch.library.opcheck(torch.ops.hinge.attention.default, qkv(merged=merged), learned(OPTIONS[name]))
+    torch.library.opcheck(torch.ops.hinge.attention.default, qkv(merged=merged, B=batch(name)), learned(OPTIONS[name]))
 
 
 @pytest.mark.parametrize("statistics", [False, True])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_opcheck_attention_with_statistics(name, statistics):
     options = learned(OPTIONS[name]) | {"statistics": statistics}
-    torch.library.opcheck(torch.ops.hinge.attention_with_statistics.default, qkv(), options)
+    torch.library.opcheck(torch.ops.hinge.attention_with_statistics.default, qkv(B=batch(name)), options)
 
 
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_opcheck_attention_backward(name, merged):
-    q, k, v = qkv(requires_grad=False, merged=merged)
+    q, k, v = qkv(requires_grad=False, merged=merged, B=batch(name))
     options = OPTIONS[name]
     out, weight_sum, weight_log, *_, lse = torch.ops.hinge.attention_with_statistics(q, k, v, **options)
     saved = (out, lse, weight_log) if options.get("h") == "softmax" else (None, None, None)

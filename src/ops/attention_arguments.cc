@@ -82,10 +82,10 @@ void check_rule(const kernels::AttentionRule& rule, int64_t heads) {
   HINGE_CHECK(std::isfinite(rule.length_n) && rule.length_n > 0, "length_n must be positive and finite, got ", rule.length_n);
   HINGE_CHECK(rule.length_rule == LengthRule::fixed || rule.length_n == 1, "length_n is for length_rule = \"fixed\" only, got ",
               rule.length_n, " with length_rule = \"", length_rule_name(rule.length_rule), "\"");
-  if (rule.alpha) {
-    const double* end = rule.alpha + heads;
-    const double* wrong = std::find_if_not(rule.alpha, end, [](double a) { return std::isfinite(a); });
-    HINGE_CHECK(wrong == end, "alpha must be finite, got ", *wrong, " for head ", wrong - rule.alpha);
+  for (const auto& [name, values] : {std::pair{"gain", rule.gain}, {"bias", rule.bias}, {"alpha", rule.alpha}}) {
+    if (!values) continue;
+    const double* wrong = std::find_if_not(values, values + heads, [](double x) { return std::isfinite(x); });
+    HINGE_CHECK(wrong == values + heads, name, " must be finite, got ", *wrong, " for head ", wrong - values);
   }
   if (rule.h == Activation::softmax) {
     const char* option = rule.gain ? "gain" : rule.bias ? "bias" : rule.alpha ? "alpha" : rule.bias_log_n ? "bias_log_n" : nullptr;
@@ -143,6 +143,8 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
     HINGE_CHECK(options.seed.defined(), "dropout needs a seed, an int64 tensor with one element");
     HINGE_CHECK(options.seed.scalar_type() == at::kLong && options.seed.numel() == 1, "seed must be an int64 tensor with one element, got ",
                 options.seed.scalar_type(), " with the shape ", options.seed.sizes());
+    HINGE_CHECK(rule.identity_order != IdentityOrder::linear,
+                "identity_order = \"linear\" makes no single weights that dropout could drop; leave one of the two out");
     rule.dropout = options.dropout;
     rule.seed = static_cast<uint64_t>(options.seed.item<int64_t>());
   }

@@ -194,11 +194,12 @@ TEST_P(EveryActivation, SameBitsInEveryLayout) {
   }
 }
 
-// A batch row with key_lengths[b] keys, whatever stands in the padding, is the short problem on its own.
+// A batch row with key_lengths[b] keys, whatever stands in the padding, is the short problem on its own. Causal rows are aligned with the
+// padded length: there the rows and keys of a square problem are the short one, and the rows behind them are padding, too.
 TEST_P(EveryActivation, PaddingAndBatchMatesDoNotMatter) {
   for (Visibility visibility : {Visibility::key_lengths, Visibility::causal_key_lengths}) {
     Case c = base();
-    c.visibility = visibility, c.B = 3, c.Lq = 29, c.Lk = 83;
+    c.visibility = visibility, c.B = 3, c.Lq = c.causal() ? 83 : 29, c.Lk = 83;
     Problem<float> p = make_problem<float>(c);
     p.key_lengths = {17, 0, 70};
     p.point_into_own_vectors();
@@ -208,11 +209,12 @@ TEST_P(EveryActivation, PaddingAndBatchMatesDoNotMatter) {
       for (int64_t head = 0; head < c.Hkv; ++head)
         for (int64_t j = n; j < c.Lk; ++j)
           for (int64_t d = 0; d < c.D; ++d) p.k.at(b, head, j, d) = p.v.at(b, head, j, d) = std::nanf("");
-      if (c.causal()) continue;  // aligned with the padded length, so not the same as the short problem
-      Problem<float> alone = cut(p, b, 0, c.Lq, 0, n);
+      const int64_t rows = c.causal() ? n : c.Lq;
+      Problem<float> alone = cut(p, b, 0, rows, 0, n);
       const Results<float> wanted = run_fast(alone), whole = run_fast(p);
-      Results<float> got = query_rows(whole, p.shape, b, 0, c.Lq);
+      Results<float> got = query_rows(whole, p.shape, b, 0, rows);
       add_key_rows(got, whole, p.shape, b, 0, n);
+      if (c.causal()) got.dk = wanted.dk, got.dv = wanted.dv;  // the rows of the padding have a share in those of the whole
       got.dgain = wanted.dgain, got.dbias = wanted.dbias, got.dalpha = wanted.dalpha;  // of the whole batch in `whole`
       expect_within(got, wanted, twice(error_bounds(alone)));
       for (float gradient : rows_of(whole.dk, c.Hkv, c.Lk, c.D, b, n, c.Lk - n)) ASSERT_EQ(gradient, 0);
@@ -276,7 +278,8 @@ TEST_P(EveryActivation, CausalIsAlignedToTheRight) {
   expect_within(got, wanted, twice(error_bounds(last)));
 }
 
-// Outputs and statistics over parts of the keys add up to those over all; so do the gradients of the queries.
+// Outputs and statistics over parts of the keys add up to those over all, and so do the gradients of the queries; those of the keys are the
+// parts' one after another. (With N and the alignment of the whole: a part knows neither, so the length rule is `fixed` here.)
 TEST_P(EveryActivation, KeyRangesAddUp) {
   if (h() == Activation::softmax) GTEST_SKIP() << "softmax needs all keys at once";
   Case c = base();
@@ -286,16 +289,25 @@ TEST_P(EveryActivation, KeyRangesAddUp) {
   Results<float> sum;
   int64_t first = 0;
   for (int64_t end : {0, 1, 37, 48, 90}) {
-    const Results<float> part = run_fast(cut(p, 0, 0, c.Lq, first, end - first));
+    const Problem<float> range = cut(p, 0, 0, c.Lq, first, end - first);
+    const Results<float> part = run_fast(range);
+    Results<float> same_keys;
+    add_key_rows(same_keys, whole, p.shape, 0, first, end - first);
+    const Results<double> bounds = twice(error_bounds(range));
+    expect_within("dk", part.dk, same_keys.dk, bounds.dk);
+    expect_within("dv", part.dv, same_keys.dv, bounds.dv);
+    std::vector<float> zeros = part.zero_share;
+    for (float& share : zeros) share *= static_cast<float>(end - first) / static_cast<float>(c.Lk);
     const auto add = [](auto& total, const auto& values) {
       total.resize(values.size());
       for (size_t i = 0; i < values.size(); ++i) total[i] += values[i];
     };
     add(sum.out, part.out), add(sum.weight_sum, part.weight_sum), add(sum.weight_log, part.weight_log), add(sum.dq, part.dq);
+    add(sum.zero_share, zeros);
     add(sum.dgain, part.dgain), add(sum.dbias, part.dbias), add(sum.dalpha, part.dalpha);
     first = end;
   }
-  sum.zero_share = whole.zero_share, sum.dk = whole.dk, sum.dv = whole.dv;
+  sum.dk = whole.dk, sum.dv = whole.dv;  // compared part by part
   expect_within(sum, whole, twice(error_bounds(p)));
 }
 
@@ -369,7 +381,8 @@ TEST_P(EveryActivation, VisibleNanShows) {
   }
 }
 
-// Scores of about +-1e18 (1e15 where h squares them) and +-1e-30: finite where the exact result is, and right if tiny.
+// Scores of about +-1e18 (1e15 where h squares them) and +-1e-30: finite where the exact result is, and right if tiny or if h is no sharper
+// for large scores than for small ones.
 TEST_P(EveryActivation, HugeAndTinyScores) {
   for (double scale : {h() == Activation::relu2 ? 1e15 : 1e18, 1e-30}) {
     Case c = base();
@@ -394,6 +407,12 @@ TEST_P(EveryActivation, HugeAndTinyScores) {
         expect_finite("dk", r.dk, wanted.dk);
       }
       if (scale < 1) expect_within(r, wanted, error_bounds(p));
+      if (h() == Activation::relu || h() == Activation::relu2 || h() == Activation::identity) {
+        const Results<double> bounds = error_bounds(p);
+        expect_within("out", r.out, wanted.out, bounds.out);
+        expect_within("weight_sum", r.weight_sum, wanted.weight_sum, bounds.weight_sum);
+        expect_within("dv", r.dv, wanted.dv, bounds.dv);
+      }
     });
   }
 }

@@ -41,6 +41,24 @@ TEST(Skip, HappensAndChangesNothing) {
   }
 }
 
+// Where a block of 256 keys had next to nothing to leave out, the following seven are not looked at, whatever they hold.
+TEST(Skip, RestsWhereItDoesNotPay) {
+  Case c;
+  c.B = 1, c.Hkv = 1, c.Lq = 6, c.Lk = 16 * 256, c.D = 8;
+  Problem<float> p = make_problem<float>(c);
+  p.q.for_each([](float& element) { element = std::abs(element); });
+  for (int64_t j = 0; j < c.Lk; ++j)
+    for (int64_t d = 0; d < c.D; ++d) {
+      float& element = p.k.at(0, 0, j, d);
+      element = j < 256 ? std::abs(element) : -std::abs(element);
+    }
+  for_each_simd_target([&] {
+    const SkipCount count = run_fast(p).forward_skipped.at(0);
+    EXPECT_EQ(count.groups, c.Lk);
+    EXPECT_EQ(count.skipped, 8 * 256);
+  });
+}
+
 // The second half of the rows has weight zero for half of the keys, and a value behind such a key is NaN: what is left out shows in the
 // result. The watch for zeros gives up in the first half, or starts anew in the second; both by the shape, not by who runs what.
 TEST(Skip, IsTheSameForAnyNumberOfWorkers) {

@@ -47,7 +47,8 @@ struct View {
 struct AttentionShape {
   int64_t B = 0, Hq = 0, Hkv = 0, Lq = 0, Lk = 0, D = 0;
 
-  // Row i sees the keys j with  j <= i + Lk - Lq  (right-aligned: the last query sees every key).
+  // Row i sees the keys j with  j <= i + Lk - Lq  (right-aligned: the last query sees every key). Lk is the length of the array, also
+  // with key_lengths: with Lq = Lk, row i then sees the first min(i + 1, key_lengths[b]) keys. For caches of different lengths, use offsets.
   bool causal = false;
 
   // [B], each in [0, Lk]: batch row b sees only its first key_lengths[b] keys. Null: all.
@@ -128,7 +129,8 @@ struct AttentionBackward {
   SkipCount* skipped = nullptr;  // optional, [B * Hq]
 };
 
-// Bytes of the largest scratch memory that a call of the kernels took since the last time this was asked.
+// Bytes of the largest scratch memory that a call of the kernels took since the last time this was asked. Two sums a row, which backward
+// keeps in doubles for dgain, dbias and dalpha, are not counted.
 size_t take_scratch_peak();
 
 // The fused kernels. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
