@@ -21,6 +21,15 @@ struct AttendOptions {
   bool json = false;
 };
 
+nlohmann::json to_json(const eval::AttentionNumbers& numbers) {
+  return {{"mass", numbers.mass}, {"entropy", numbers.entropy}, {"zero_share", numbers.zero_share}, {"skipped_share", numbers.skipped_share}};
+}
+
+void print(const std::string& name, const eval::AttentionNumbers& numbers) {
+  fmt::print("{:>5}  {:>7.4f}  {:>7.3f}  {:>6.1f}%  {:>6.1f}%\n", name, numbers.mass, numbers.entropy, 100 * numbers.zero_share,
+             100 * numbers.skipped_share);
+}
+
 int attend(const AttendOptions& options) {
   namespace fs = std::filesystem;
   const train::LoadedVit loaded = open_model(options.model);
@@ -44,20 +53,16 @@ int attend(const AttendOptions& options) {
     write(fmt::format("layer-{:02}.png", i), eval::overlay(input.image, maps.layers[i].map, patch));
   write("rollout.png", eval::overlay(input.image, maps.rollout, patch));
 
+  const eval::AttentionNumbers all = eval::mean_of_layers(maps);
   if (options.json) {
     nlohmann::json layers = nlohmann::json::array();
-    for (const eval::LayerAttention& layer : maps.layers)
-      layers.push_back(
-          {{"mass", layer.mass}, {"entropy", layer.entropy}, {"zero_share", layer.zero_share}, {"skipped_share", layer.skipped_share}});
-    fmt::print("{}", json_text({{"image", options.image}, {"layers", layers}, {"files", files}}));
+    for (const eval::LayerAttention& layer : maps.layers) layers.push_back(to_json(layer));
+    fmt::print("{}", json_text({{"image", options.image}, {"layers", layers}, {"all", to_json(all)}, {"files", files}}));
     return 0;
   }
   fmt::print("layer     mass  entropy    zeros  skipped\n");
-  for (size_t i = 0; i < maps.layers.size(); ++i) {
-    const eval::LayerAttention& layer = maps.layers[i];
-    fmt::print("{:>5}  {:>7.4f}  {:>7.3f}  {:>6.1f}%  {:>6.1f}%\n", i, layer.mass, layer.entropy, 100 * layer.zero_share,
-               100 * layer.skipped_share);
-  }
+  for (size_t i = 0; i < maps.layers.size(); ++i) print(std::to_string(i), maps.layers[i]);
+  print("all", all);
   fmt::print("{}: the image, the layers 0 to {}, the rollout\n{}: a row for each layer, a picture for each head\n", files[0],
              maps.layers.size() - 1, files[1]);
   fmt::print("{} more pictures: each layer and the rollout by themselves\n", files.size() - 2);
@@ -76,7 +81,7 @@ void add_attend(Command parent) {
   command.footer(
       "Maps show how strongly each part of the image is read: by the class token if the model has one, else by all tokens in the mean.\n"
       "mass: sum of a query's weights; entropy: of these weights, in nats; zeros: weights that are exactly 0; skipped: work saved by "
-      "them.");
+      "them.\nThe row all is the mean of the layers.");
   command.run([options] { return attend(*options); });
 }
 

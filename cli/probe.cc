@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -18,9 +19,11 @@ namespace {
 struct ProbeOptions {
   ModelOptions model;
   std::vector<std::string> data, shots = {"1", "5", "10", "25"};
-  std::string seeds = "3";
+  std::string seeds = "3", pp, splits;
   bool json = false;
 };
+
+using Splits = std::pair<std::string, std::string>;  // to learn from, to test on
 
 struct Probed {
   std::string data, support, test;
@@ -28,21 +31,41 @@ struct Probed {
   std::vector<eval::FewshotResult> results;  // one a number of shots
 };
 
-// The splits to learn from and to test on: a folder without splits is halved.
-std::pair<std::string, std::string> probe_splits(const std::string& data, const data::DataSource& source) {
+// Where none are named: a folder without splits is halved.
+Splits usual_splits(const std::string& data, const data::DataSource& source) {
   const std::vector<std::string> there = data::splits(source);
   if (there == std::vector<std::string>{"all"}) return {"all[:50%]", "all[50%:]"};
   const auto has = [&](const char* name) { return std::find(there.begin(), there.end(), name) != there.end(); };
   for (const char* test : {"test", "val", "validation"})
     if (has("train") && has(test)) return {"train", test};
   throw std::runtime_error(
-      fmt::format("{}: a probe needs the splits train and test (or val), or a folder of classes without splits", data));
+      fmt::format("{}: a probe needs the splits train and test (or val), or a folder of classes without splits; --splits names others", data));
 }
 
-Probed probe(const train::LoadedVit& loaded, const std::string& data, eval::FewshotOptions how) {
+Splits parse_splits(const std::string& text) {
+  const std::vector<std::string> names = parse_list("--splits", text);
+  if (names.size() != 2) throw UsageError(fmt::format("--splits '{}': write two, TRAIN,TEST", text));
+  try {
+    for (const std::string& name : names) data::parse_split(name);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(fmt::format("--splits '{}': {}", text, error.what()));
+  }
+  return {names[0], names[1]};
+}
+
+data::Pipeline parse_preprocessing(const std::string& text) {
+  try {
+    return data::Pipeline(text);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(fmt::format("--pp: {}", error.what()));
+  }
+}
+
+Probed probe(const train::LoadedVit& loaded, const std::string& data, const std::optional<Splits>& splits, const data::Pipeline& pipeline,
+             eval::FewshotOptions how) {
   const train::DataConfig config = parse_data("--data", data, loaded.config.data);
   Probed probed{data, {}, {}, 0, 0, {}};
-  std::tie(probed.support, probed.test) = probe_splits(data, train::source_of(config, "train"));
+  std::tie(probed.support, probed.test) = splits ? *splits : usual_splits(data, train::source_of(config, "train"));
   const auto open = [&](const std::string& split) {
     return eval::with_channels(data::open_images(train::source_of(config, split)), loaded.config.model.channels);
   };
@@ -54,7 +77,7 @@ Probed probe(const train::LoadedVit& loaded, const std::string& data, eval::Fews
     if (!progress) progress = std::make_unique<support::Progress>(data, total);
     progress->update(done, {});
   };
-  probed.results = eval::fewshot(*loaded.model, support, test, eval::input_pipeline(loaded.config), how);
+  probed.results = eval::fewshot(*loaded.model, support, test, pipeline, how);
   return probed;
 }
 
@@ -65,7 +88,7 @@ double mean_of(const std::vector<Probed>& all, size_t shots) {
   return sum / static_cast<double>(all.size());
 }
 
-nlohmann::json to_json(const std::vector<Probed>& all) {
+nlohmann::json to_json(const std::vector<Probed>& all, const std::string& preprocessing) {
   nlohmann::json sets = nlohmann::json::array(), means = nlohmann::json::array();
   for (const Probed& probed : all) {
     nlohmann::json results = nlohmann::json::array();
@@ -81,10 +104,11 @@ nlohmann::json to_json(const std::vector<Probed>& all) {
   }
   for (size_t i = 0; i < all.front().results.size(); ++i)
     means.push_back({{"shots", all.front().results[i].shots}, {"mean", mean_of(all, i)}});
-  return {{"sets", sets}, {"means", means}};
+  return {{"preprocessing", preprocessing}, {"sets", sets}, {"means", means}};
 }
 
-void print(const std::vector<Probed>& all) {
+void print(const std::vector<Probed>& all, const std::string& preprocessing) {
+  fmt::print("preprocessing: {}\n", preprocessing);
   size_t width = 4;
   for (const Probed& probed : all) width = std::max(width, probed.data.size());
   fmt::print("{:<{}}", "data", width);
@@ -109,14 +133,19 @@ int run_probe(const ProbeOptions& options) {
   how.shots.clear();
   for (const std::string& shots : options.shots) how.shots.push_back(parse_whole("--shots", shots, 1, 1000000));
   how.seeds = parse_whole("--seeds", options.seeds, 1, 1000);
+  std::optional<Splits> splits;
+  if (!options.splits.empty()) splits = parse_splits(options.splits);
+  std::optional<data::Pipeline> pipeline;
+  if (!options.pp.empty()) pipeline = parse_preprocessing(options.pp);
   const train::LoadedVit loaded = open_model(options.model);
+  if (!pipeline) pipeline = eval::probe_pipeline(loaded.config);
   how.threads = static_cast<int>(std::max<int64_t>(1, loaded.config.data.threads));
   std::vector<Probed> all;
-  for (const std::string& data : options.data) all.push_back(probe(loaded, data, how));
+  for (const std::string& data : options.data) all.push_back(probe(loaded, data, splits, *pipeline, how));
   if (options.json)
-    fmt::print("{}", json_text(to_json(all)));
+    fmt::print("{}", json_text(to_json(all, pipeline->text())));
   else
-    print(all);
+    print(all, pipeline->text());
   return 0;
 }
 
@@ -128,6 +157,8 @@ void add_probe(Command parent) {
   add_model(command, options->model);
   command.option("--data", options->data, "FORMAT[:FOLDER]", "Sets of images, e.g. cifar100:FOLDER fashion-mnist folder:FOLDER").required();
   command.option("--shots", options->shots, "LIST", "Examples of each class (default: 1,5,10,25)").split_at_commas();
+  command.option("--splits", options->splits, "TRAIN,TEST", "Splits to learn from and to test on, of every set (default: train and test or val)");
+  command.option("--pp", options->pp, "STEPS", "Preprocessing (default: the whole picture as a square, its middle; docs/vit.md)");
   command.option("--seeds", options->seeds, "N", "Choices of examples to take the mean of (default: 3)");
   command.flag("--json", options->json, "Print JSON instead of text");
   command.footer(

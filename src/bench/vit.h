@@ -8,22 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "models/vit.h"
-
 namespace hinge::bench {
 
-// A model with its batch, by name: "S/16", "S/8", "28px/4", "28px/2".
-struct VitCase {
-  std::string model;
-  int64_t batch = 1;
-  models::VitConfig config;
-};
-
+// "S/16", "S/8", "28px/4", "28px/2"; each has its batch.
 std::vector<std::string> vit_model_names();
-VitCase vit_case(const std::string& model, const std::string& attention);  // attention: a preset's name
 
 struct VitPlan {
-  std::vector<std::string> models, attentions, passes;  // passes: train, infer
+  std::vector<std::string> models, attentions, passes;  // attentions: names of presets; passes: train, infer
   int threads = 1;
   int rounds = 5;
 };
@@ -33,6 +24,7 @@ struct VitRow {
   int64_t batch = 0;
   double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;
   double gflops = 0, percent_of_peak = 0, images_per_second = 0;
+  int64_t memory_bytes = 0;  // largest resident size of the process while the model was measured, all its passes together
 };
 
 struct VitReport {
@@ -40,7 +32,7 @@ struct VitReport {
   int threads = 1;
   std::string simd, cpu;
   double largest_error = 0;  // of logits against the plain model, relative to the largest logit
-  int64_t memory_bytes = 0;  // largest resident size of the process
+  int64_t memory_bytes = 0;  // largest of the rows
   std::vector<VitRow> rows;
 };
 

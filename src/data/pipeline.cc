@@ -90,7 +90,8 @@ class RandomCrop : public Step {
   int size_;
 };
 
-// A box of random area and shape; after many boxes that do not fit, the whole image.
+// A box drawn as TensorFlow's sample_distorted_bounding_box does: an aspect, then a height between that of the smallest area and the largest
+// that fits, each as likely (so that small areas are likelier than large ones), then a place. After many that do not fit, the whole image.
 class InceptionCrop : public Step {
  public:
   InceptionCrop(int size, double area_min, double area_max) : size_(size), area_min_(area_min / 100), area_max_(area_max / 100) {}
@@ -98,11 +99,21 @@ class InceptionCrop : public Step {
 
  private:
   Box choose(const Image& image, Random& random) const {
+    const double pixels = static_cast<double>(image.height) * image.width, least = area_min_ * pixels, most = area_max_ * pixels;
+    const auto rounded = [](double value) { return static_cast<int>(std::lround(value)); };
     for (int attempt = 0; attempt < 100; ++attempt) {
-      const double area = random.uniform(area_min_, area_max_) * image.height * image.width, aspect = random.uniform(3.0 / 4, 4.0 / 3);
-      const int height = static_cast<int>(std::lround(std::sqrt(area / aspect))),
-                width = static_cast<int>(std::lround(std::sqrt(area * aspect)));
-      if (height < 1 || width < 1 || height > image.height || width > image.width) continue;
+      const double aspect = random.uniform(0.75, 1.33);
+      const auto width_of = [&](int height) { return rounded(height * aspect); };
+      const auto area_of = [&](int height) { return static_cast<double>(height) * width_of(height); };
+      int highest = std::min({rounded(std::sqrt(most / aspect)), static_cast<int>((image.width + 0.5) / aspect), image.height});
+      if (width_of(highest) > image.width) --highest;
+      const int lowest = std::min(rounded(std::sqrt(least / aspect)), highest);
+      int height = lowest + random_offset(highest - lowest, random);
+      if (area_of(height) < least) ++height;  // rounding alone should not rule a box out
+      if (area_of(height) > most) --height;
+      const int width = width_of(height);
+      if (height < 1 || width < 1 || height > image.height || width > image.width || area_of(height) < least || area_of(height) > most)
+        continue;
       const int top = random_offset(image.height - height, random), left = random_offset(image.width - width, random);
       return {top, left, height, width};
     }

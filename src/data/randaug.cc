@@ -78,9 +78,9 @@ void posterize(Image& image, Image&, double strength, Random&) {
   map_bytes(image, table_of([=](int i) { return static_cast<uint8_t>(i >> (8 - bits) << (8 - bits)); }));
 }
 
-// Inverts fewer pixels the larger the magnitude, as in AutoAugment.
+// Inverts fewer pixels the larger the magnitude, as in AutoAugment; from magnitude 10 on none.
 void solarize(Image& image, Image&, double strength, Random&) {
-  const int threshold = std::min(static_cast<int>(strength * 256), 255);
+  const int threshold = static_cast<int>(strength * 256);
   map_bytes(image, table_of([=](int i) { return static_cast<uint8_t>(i < threshold ? i : 255 - i); }));
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "data/error.h"
@@ -37,15 +38,33 @@ std::string find_file(const fs::path& folder, const std::vector<std::string>& na
                   fmt::format("has none of the files {} (each also with .gz); give the folder that holds them", fmt::join(names, ", ")));
 }
 
+constexpr const char* kIdxImages[] = {"-images-idx3-ubyte", "-images.idx3-ubyte", "-images-idx4-ubyte"};  // after the name of a split
+constexpr const char* kMnistTest = "t10k";                                                                // stands for test
+
 std::unique_ptr<ImageSet> open_idx_folder(const DataSource& source, const std::string& split, std::vector<std::string> classes) {
-  const std::vector<std::string> prefixes = split == "test" ? std::vector<std::string>{"t10k", "test"} : std::vector<std::string>{split};
+  const std::vector<std::string> prefixes = split == "test" ? std::vector<std::string>{kMnistTest, "test"} : std::vector<std::string>{split};
   std::vector<std::string> images, labels;
   for (const std::string& prefix : prefixes) {
-    for (const char* rank : {"-idx3-ubyte", ".idx3-ubyte", "-idx4-ubyte"}) images.push_back(prefix + "-images" + rank);
+    for (const char* ending : kIdxImages) images.push_back(prefix + ending);
     for (const char* rank : {"-idx1-ubyte", ".idx1-ubyte"}) labels.push_back(prefix + "-labels" + rank);
   }
   const std::string images_file = find_file(source.path, images), labels_file = find_file(source.path, labels);
   return open_idx(images_file, labels_file, std::move(classes));
+}
+
+// The splits that have a file of images, in the order of their names.
+std::vector<std::string> idx_splits(const fs::path& folder) {
+  std::set<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path file = entry.path().filename();
+    const std::string name = (file.extension() == ".gz" ? file.stem() : file).string();
+    for (const std::string_view ending : kIdxImages) {
+      if (name.size() <= ending.size() || !name.ends_with(ending)) continue;
+      const std::string split = name.substr(0, name.size() - ending.size());
+      found.insert(split == kMnistTest ? "test" : split);
+    }
+  }
+  return {found.begin(), found.end()};
 }
 
 std::vector<std::string> numbers(int count) {
@@ -255,11 +274,15 @@ std::unique_ptr<ImageSet> open_images(const DataSource& given) {
 std::vector<std::string> splits(const DataSource& given) {
   find_format(given.format);
   const DataSource source = resolved(given);
-  if (source.format != "folder") return {"train", "test"};
+  if (source.format == "synthetic") return {"train", "val", "test"};
   std::vector<std::string> found;
-  for (const char* name : {"train", "val", "validation", "test"})
-    if (fs::is_directory(fs::path(source.path) / name)) found.emplace_back(name);
-  return found.empty() ? std::vector<std::string>{"all"} : found;
+  if (source.format == "idx") found = idx_splits(source.path);
+  if (source.format == "folder") {
+    for (const char* name : {"train", "val", "validation", "test"})
+      if (fs::is_directory(fs::path(source.path) / name)) found.emplace_back(name);
+    if (found.empty()) return {"all"};
+  }
+  return found.empty() ? std::vector<std::string>{"train", "test"} : found;
 }
 
 Split parse_split(const std::string& text) {

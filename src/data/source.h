@@ -23,8 +23,8 @@ const std::vector<std::string>& formats();
 // Throws DataError for files, std::runtime_error for a mistake in `source`.
 std::unique_ptr<ImageSet> open_images(const DataSource& source);
 
-// The splits that are there: "train" and "test"; of an image folder those of train, val, validation and test that exist, else "all" (the
-// folder itself holds the classes).
+// The splits that are there: of an image folder those of train, val, validation and test that exist, else "all" (the folder itself holds
+// the classes); of idx every one that has a file of images; of synthetic "train", "val" and "test"; else "train" and "test".
 std::vector<std::string> splits(const DataSource& source);
 
 // "train[10%:20%]" taken apart.

@@ -99,6 +99,18 @@ AttentionMaps attention_maps(const models::Vit& model, const Tensor& pixels) {
   return maps;
 }
 
+AttentionNumbers mean_of_layers(const AttentionMaps& maps) {
+  AttentionNumbers mean;
+  const double share = 1 / static_cast<double>(maps.layers.size());
+  for (const LayerAttention& layer : maps.layers) {
+    mean.mass += share * layer.mass;
+    mean.entropy += share * layer.entropy;
+    mean.zero_share += share * layer.zero_share;
+    mean.skipped_share += share * layer.skipped_share;
+  }
+  return mean;
+}
+
 data::Image enlarged(const data::Image& image) {
   data::Image colour = image;
   convert_channels(colour, 3);

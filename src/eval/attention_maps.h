@@ -12,15 +12,18 @@
 
 namespace hinge::eval {
 
-// Maps are over the squares of the image's patches, [rows, columns], float64. A patch's value is the weight with which it is read: by the
-// class token if the model pools by one, else by all tokens in the mean.
-struct LayerAttention {
-  at::Tensor map;         // mean of the heads
-  at::Tensor heads;       // [H, rows, columns]
+struct AttentionNumbers {
   double mass = 0;        // sum of a query's weights, in the mean
   double entropy = 0;     // of a query's weights (their absolute values) made to add up to 1, in nats; queries without weights do not count
   double zero_share = 0;  // of the weights that are exactly 0
   double skipped_share = 0;  // of the work behind the activation that the engine leaves out for that
+};
+
+// Maps are over the squares of the image's patches, [rows, columns], float64. A patch's value is the weight with which it is read: by the
+// class token if the model pools by one, else by all tokens in the mean.
+struct LayerAttention : AttentionNumbers {
+  at::Tensor map;    // mean of the heads
+  at::Tensor heads;  // [H, rows, columns]
 };
 
 struct AttentionMaps {
@@ -30,6 +33,8 @@ struct AttentionMaps {
 
 // pixels [1, height, width, channels].
 AttentionMaps attention_maps(const models::Vit& model, const at::Tensor& pixels);
+
+AttentionNumbers mean_of_layers(const AttentionMaps& maps);
 
 // The image in grey, at least 256 pixels wide, under the map in colours: from dark (the map's lowest value) to bright (its highest).
 data::Image overlay(const data::Image& image, const at::Tensor& map, int64_t patch);

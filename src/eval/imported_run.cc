@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <stdexcept>
 
 #include "data/error.h"
@@ -16,16 +17,28 @@
 namespace hinge::eval {
 namespace {
 
-std::vector<std::string> class_names(const train::VitTrainConfig& config, const support::SafetensorsFile& file,
-                                     const ImportOptions& options, std::vector<std::string>& notes) {
-  if (!options.classes.empty()) return options.classes;
+// The images to train on, or why there are none.
+struct TrainingImages {
+  std::unique_ptr<data::ImageSet> set;
   std::string why;
-  try {
-    const auto images = data::open_images(train::source_of(config.data, config.data.train));
-    if (config.model.classes == 0 || config.model.classes == static_cast<int64_t>(images->classes().size())) return images->classes();
-    why = fmt::format("the config's data have {} classes, its model {}", images->classes().size(), config.model.classes);
-  } catch (const std::runtime_error& error) {
-    why = fmt::format("the config's data cannot be opened ({})", error.what());
+
+  explicit TrainingImages(const train::DataConfig& config) {
+    try {
+      set = data::open_images(train::source_of(config, config.train));
+    } catch (const std::runtime_error& error) {
+      why = fmt::format("the config's data cannot be opened ({})", error.what());
+    }
+  }
+};
+
+std::vector<std::string> class_names(const train::VitTrainConfig& config, const TrainingImages& images,
+                                     const support::SafetensorsFile& file, const ImportOptions& options, std::vector<std::string>& notes) {
+  if (!options.classes.empty()) return options.classes;
+  std::string why = images.why;
+  if (images.set) {
+    const std::vector<std::string>& classes = images.set->classes();
+    if (config.model.classes == 0 || config.model.classes == static_cast<int64_t>(classes.size())) return classes;
+    why = fmt::format("the config's data have {} classes, its model {}", classes.size(), config.model.classes);
   }
   int64_t count = config.model.classes;
   if (count == 0) {
@@ -47,17 +60,21 @@ std::vector<std::string> import_timm_run(const std::string& weights, train::VitT
                                          const ImportOptions& options) {
   const support::SafetensorsFile file(weights);
   std::vector<std::string> notes;
-  const std::vector<std::string> classes = class_names(config, file, options, notes);
+  const TrainingImages images(config.data);
+  const std::vector<std::string> classes = class_names(config, images, file, options, notes);
   if (config.model.classes == 0) config.model.classes = static_cast<int64_t>(classes.size());
   if (config.model.classes != static_cast<int64_t>(classes.size()))
     throw std::runtime_error(fmt::format("model.classes is {}, but {} classes are named", config.model.classes, classes.size()));
   config.model = models::resolved(config.model);
+  train::OptimConfig& optim = config.optim;
+  if (images.set && !optim.steps && optim.batch > 0)  // without images, `hinge train --resume` fills them in
+    optim.steps = std::llround(optim.epochs * static_cast<double>(images.set->size()) / static_cast<double>(optim.batch));
   const models::Vit model(config.model, static_cast<uint64_t>(config.train.seed));
   for (const std::string& note : models::load_timm_weights(file, model, options.head)) notes.push_back(note);
 
   const std::string name = std::filesystem::path(weights).filename().string();
   support::require_utf8("the file", name);
-  const train::Adam adam(model.parameters(), {config.optim.beta1, config.optim.beta2, config.optim.eps});
+  const train::Adam adam(model.parameters(), {optim.beta1, optim.beta2, optim.eps});
   train::CheckpointContent content;
   content.files = {{"weights.safetensors", [&](const std::string& path) { train::save_weights(path, model.parameters()); }},
                    {"state.safetensors", [&](const std::string& path) { adam.save(path); }}};
@@ -67,7 +84,7 @@ std::vector<std::string> import_timm_run(const std::string& weights, train::VitT
   run.save_checkpoint(content, 1);
   train::RunStatus status;
   status.state = "stopped";
-  status.steps = config.optim.steps.value_or(0);
+  status.steps = optim.steps.value_or(0);
   status.message = "imported from " + weights;
   status.values["parameters"] = static_cast<double>(model.parameters().count());
   run.write_status(status);

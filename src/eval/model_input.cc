@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -26,6 +27,13 @@ class ConvertedSet : public data::ImageSet {
   std::shared_ptr<const data::ImageSet> images_;
   int channels_;
 };
+
+// Where the step of a preprocessing begins that makes numbers of bytes, its last; its end if it has none.
+size_t numbers_step(const std::string& text) {
+  const size_t bar = text.rfind('|'), last = text.find_first_not_of(' ', bar == std::string::npos ? 0 : bar + 1);
+  if (last == std::string::npos) return text.size();
+  return text.compare(last, 11, "value_range") == 0 || text.compare(last, 11, "standardize") == 0 ? last : text.size();
+}
 
 }  // namespace
 
@@ -55,13 +63,20 @@ std::shared_ptr<const data::ImageSet> with_channels(std::shared_ptr<const data::
 data::Pipeline input_pipeline(const train::VitTrainConfig& config) {
   std::string text = config.data.eval_pp;
   const std::string resize = fmt::format("resize({})", config.model.image_size);
-  const size_t bar = text.rfind('|'), last = text.find_first_not_of(' ', bar == std::string::npos ? 0 : bar + 1);
-  if (last == std::string::npos)
+  if (const size_t numbers = numbers_step(text); numbers < text.size())
+    text.insert(numbers, resize + "|");
+  else if (text.find_first_not_of(' ') == std::string::npos)
     text = resize;
-  else if (text.compare(last, 11, "value_range") == 0 || text.compare(last, 11, "standardize") == 0)
-    text.insert(last, resize + "|");
   else
     text += "|" + resize;
+  return data::Pipeline(text);
+}
+
+data::Pipeline probe_pipeline(const train::VitTrainConfig& config) {
+  const int64_t size = config.model.image_size;
+  if (size < 64) return input_pipeline(config);
+  std::string text = fmt::format("resize({})|central_crop({})", std::llround(static_cast<double>(size) * 256 / 224), size);
+  if (const std::string numbers = config.data.eval_pp.substr(numbers_step(config.data.eval_pp)); !numbers.empty()) text += "|" + numbers;
   return data::Pipeline(text);
 }
 

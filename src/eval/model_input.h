@@ -20,6 +20,11 @@ std::shared_ptr<const data::ImageSet> with_channels(std::shared_ptr<const data::
 // The run's eval_pp, and a resize to the model's image size before its numbers: nothing happens there to images that have it already.
 data::Pipeline input_pipeline(const train::VitTrainConfig& config);
 
+// Preprocessing for a few-shot probe. Models for images of at least 64 pixels get what big_vision's get: the whole picture, whatever its
+// aspect, as a square 256/224 of their size, and of that the middle, with the numbers of the run's eval_pp. Smaller models get
+// input_pipeline().
+data::Pipeline probe_pipeline(const train::VitTrainConfig& config);
+
 struct ModelInput {
   data::Image image;  // what the model sees, as bytes
   at::Tensor pixels;  // [1, height, width, channels]

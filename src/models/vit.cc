@@ -135,6 +135,7 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   head_bias_ = builder.constant("head.bias", {config_.classes}, config_.head_bias);
 }
 
+// The attention's fixed numbers only: no norms of queries and keys, no gate, nothing learned, no dropout.
 Tensor Vit::attention_pool(const Tensor& x) const {
   const int64_t n = x.size(0), width = *config_.width, heads = *config_.heads, depth = width / heads;
   const Tensor q = hinge::linear(map_.probe, map_.q_weight, map_.q_bias).view({1, 1, heads, depth}).expand({n, 1, heads, depth}).transpose(1, 2);

@@ -58,6 +58,20 @@ TEST(Idx, ColourAndFreeClasses) {
   EXPECT_EQ(set->load(1).shape(), (Shape{1, 2, 3}));
 }
 
+TEST(Idx, SplitsAreThoseWithFiles) {
+  const TemporaryFolder folder;
+  const DataSource source{.format = "idx", .path = folder.path()};
+  EXPECT_EQ(splits(source), (std::vector<std::string>{"train", "test"}));  // opening them says which files are missing
+  folder.write("val-images-idx4-ubyte", "");
+  folder.write("extra-images.idx3-ubyte.gz", "");
+  folder.write("other-labels-idx1-ubyte", "");
+  folder.write("-images-idx3-ubyte", "");
+  EXPECT_EQ(splits(source), (std::vector<std::string>{"extra", "val"}));
+  write_mnist(folder, true);
+  EXPECT_EQ(splits(source), (std::vector<std::string>{"extra", "test", "train", "val"}));
+  EXPECT_EQ(splits({.format = "mnist", .path = folder.path()}), (std::vector<std::string>{"train", "test"}));
+}
+
 TEST(Idx, DamageIsNamed) {
   const TemporaryFolder folder;
   const auto open = [&] { return open_images({.format = "mnist", .path = folder.path()}); };
@@ -279,6 +293,9 @@ TEST(Synthetic, IsDeterministicAndItsClassesCanBeSeen) {
     }
     EXPECT_GT(right, 130);
   }
+  for (const std::string& split : splits({.format = "synthetic"}))
+    EXPECT_GT(open_images({.format = "synthetic", .split = split})->size(), 0) << split;
+  EXPECT_ERROR(open_images({.format = "synthetic", .split = "all"}), "'all'", "train, val and test");
   EXPECT_ERROR(open_images({.format = "synthetic", .path = "x"}), "no path");
   EXPECT_ERROR(make_synthetic({.count = 0}), "0 images");
 }

@@ -76,14 +76,36 @@ TEST_P(Maps, EqualThoseByHand) {
 
 INSTANTIATE_TEST_SUITE_P(All, Maps, testing::Combine(testing::Values("relu-vit", "softmax"), testing::Values("gap", "tok")));
 
-TEST(AttentionMaps, SkippedWorkIsAShareAndNoneForSoftmax) {
+TEST(AttentionMaps, SkippedWorkGrowsWithTheZerosAndSoftmaxHasNone) {
   const AttentionMaps softmax = attention_maps(models::Vit(small_config("softmax", "gap"), 3), some_pixels());
-  const AttentionMaps relu = attention_maps(models::Vit(small_config("relu-vit", "gap"), 3), some_pixels());
   EXPECT_EQ(softmax.layers[0].skipped_share, 0);
   EXPECT_EQ(softmax.layers[0].zero_share, 0);
-  EXPECT_GT(relu.layers[0].zero_share, 0.1);
-  EXPECT_GE(relu.layers[0].skipped_share, 0);
-  EXPECT_LE(relu.layers[0].skipped_share, 1);
+  // Normalised queries and keys of 8 elements have scores of at most sqrt(8) = 2.8: the bias leaves few of them above zero, then none.
+  models::VitConfig config = small_config("relu-vit", "gap");
+  config.attention.bias = -1.5;
+  const LayerAttention few = attention_maps(models::Vit(config, 3), some_pixels()).layers[0];
+  EXPECT_GT(few.zero_share, 0.8);
+  EXPECT_LT(few.zero_share, 1);
+  EXPECT_GT(few.skipped_share, 0.2);
+  EXPECT_LE(few.skipped_share, few.zero_share);
+  config.attention.bias = -3.0;
+  const LayerAttention none = attention_maps(models::Vit(config, 3), some_pixels()).layers[0];
+  EXPECT_EQ(none.zero_share, 1);
+  EXPECT_EQ(none.skipped_share, 1);
+  EXPECT_EQ(none.mass, 0);
+}
+
+TEST(AttentionMaps, TheNumbersOfAllLayersAreTheirMean) {
+  AttentionMaps maps;
+  for (const double x : {1.0, 2.0, 6.0}) {
+    LayerAttention& layer = maps.layers.emplace_back();
+    layer.mass = x, layer.entropy = 10 * x, layer.zero_share = x / 10, layer.skipped_share = x / 100;
+  }
+  const AttentionNumbers all = mean_of_layers(maps);
+  EXPECT_NEAR(all.mass, 3, 1e-12);
+  EXPECT_NEAR(all.entropy, 30, 1e-12);
+  EXPECT_NEAR(all.zero_share, 0.3, 1e-12);
+  EXPECT_NEAR(all.skipped_share, 0.03, 1e-12);
 }
 
 data::Image grey_image(int side, uint8_t value) {

@@ -50,6 +50,24 @@ TEST(ModelInput, HasTheModelsSizeChannelsAndNumbers) {
   EXPECT_EQ(model_input(config_of(12, 3, "central_crop(5)"), coloured(5, 7, {9, 8, 7})).pixels.size(1), 12);
 }
 
+TEST(ProbePipeline, IsBigVisionsForLargeModelsAndTheRunsForSmallOnes) {
+  const auto text = [](int64_t size, const char* eval_pp) { return probe_pipeline(config_of(size, 3, eval_pp)).text(); };
+  EXPECT_EQ(text(224, "resize_small(256)|central_crop(224)|value_range(-1,1)"), "resize(256)|central_crop(224)|value_range(-1,1)");
+  EXPECT_EQ(text(384, "resize(384)| standardize(0.5,0.5)"), "resize(439)|central_crop(384)|standardize(0.5,0.5)");
+  EXPECT_EQ(text(64, ""), "resize(73)|central_crop(64)");
+  EXPECT_EQ(text(64, "resize(64)"), "resize(73)|central_crop(64)");
+  for (const char* eval_pp : {"value_range(-1,1)", "resize_small(40)|central_crop(32)", ""})
+    EXPECT_EQ(text(63, eval_pp), input_pipeline(config_of(63, 3, eval_pp)).text());
+  // A wide picture keeps its left and right; cutting the aspect away would leave the middle third.
+  data::Image picture = coloured(64, 192, {0, 0, 0});
+  for (int y = 0; y < 64; ++y)
+    for (int x = 0; x < 192; ++x) picture.row(y)[3 * x] = static_cast<uint8_t>(x);
+  const data::Pipeline::Result result =
+      probe_pipeline(config_of(64, 3, "resize_small(64)|central_crop(64)")).run(picture, data::Random(0, data::Purpose::augment, 0, 0));
+  ASSERT_EQ(result.shape, (data::Shape{64, 64, 3}));
+  EXPECT_NEAR(result.pixels[3 * 63] - result.pixels[0], 192.0 * 63 / 73, 3);
+}
+
 std::shared_ptr<const data::ImageSet> labelled(std::vector<std::string> classes, std::vector<uint8_t> labels) {
   std::vector<uint8_t> pixels(labels.size());
   const auto count = static_cast<int64_t>(labels.size());
