@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -44,8 +45,17 @@ int run_predict(const PredictOptions& options) {
   const int64_t top = parse_whole("--top", options.top, 1, 1000000);
   const train::LoadedVit loaded = open_model(options.model);
   nlohmann::json json = nlohmann::json::array();
+  int code = 0;
   for (const std::string& path : options.images) {
-    const std::vector<Prediction> predictions = predict(loaded, path, top);
+    std::vector<Prediction> predictions;
+    try {
+      predictions = predict(loaded, path, top);
+    } catch (const std::runtime_error& error) {  // of this picture: the others are worth having
+      fmt::print(stderr, "hinge: {}\n", error.what());
+      json.push_back({{"image", path}, {"error", error.what()}});
+      code = 1;
+      continue;
+    }
     const auto name = [&](const Prediction& p) -> const std::string& { return loaded.classes[static_cast<size_t>(p.label)]; };
     if (options.json) {
       nlohmann::json list = nlohmann::json::array();
@@ -61,7 +71,7 @@ int run_predict(const PredictOptions& options) {
       fmt::print("  {:<{}}  {} {:>6.2f}%\n", name(p), width, bar(p.probability, 30), 100 * p.probability);
   }
   if (options.json) fmt::print("{}", json_text(json));
-  return 0;
+  return code;
 }
 
 }  // namespace

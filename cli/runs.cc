@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +14,15 @@
 namespace hinge::cli {
 namespace {
 
-int list_runs(const std::string& folder) {
+constexpr const char* kDefaultFolder = "runs";
+
+// `given`: empty for the folder that hinge train makes runs in.
+int list_runs(const std::string& given) {
+  if (given.empty() && !std::filesystem::exists(kDefaultFolder)) {
+    fmt::print("No runs yet: 'hinge train CONFIG' makes them.\n");
+    return 0;
+  }
+  const std::string folder = given.empty() ? kDefaultFolder : given;
   const std::vector<experiment::RunSummary> runs = experiment::find_runs(folder);
   if (runs.empty()) {
     fmt::print("No runs in {}: 'hinge train CONFIG' makes them under runs.\n", folder);
@@ -30,7 +39,7 @@ int list_runs(const std::string& folder) {
 }  // namespace
 
 void add_runs(Command parent) {
-  auto folder = std::make_shared<std::string>("runs");
+  auto folder = std::make_shared<std::string>();
   Command command = parent.subcommand("runs", "List runs: state, score, speed, and the config keys in which they differ");
   command.option("folder", *folder, "FOLDER", "Folder that holds runs, or one run (default: runs)");
   command.run([folder] { return list_runs(*folder); });

@@ -34,12 +34,13 @@ struct TrainOptions {
 
 std::atomic<bool> stop_asked{false};
 
-// The first Ctrl-C asks the run to save and end; the second ends the process.
+// The first Ctrl-C asks the run to save and end; the second ends the process. A closed terminal asks, too, perhaps more than once: it takes
+// the readers of what the run says with it, which is no reason to end at once.
 extern "C" void ask_to_stop(int) {
   constexpr std::string_view kText = "\nhinge: stopping, and saving what is done; Ctrl-C again ends at once\n";
   const int reason = errno;
   stop_asked = true;
-  std::signal(SIGINT, SIG_DFL), std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL), std::signal(SIGTERM, SIG_DFL), std::signal(SIGPIPE, SIG_IGN);
   if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) errno = reason;
 }
 
@@ -95,11 +96,11 @@ train::TrainResult begin(const TrainOptions& options, const std::string& folder)
   return train::train_vit(config, folder, stop_asked);
 }
 
-train::TrainResult go_on(const std::string& folder) {
+train::TrainResult go_on(const std::string& folder, const std::vector<std::string>& changes) {
   if (!train::is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
   if (train::task_of_config(train::config_path(folder)) == train::TaskKind::translation)
-    return train::resume_translation(folder, stop_asked, support::ProgressOutput::standard_error(), decode::greedy_bleu);
-  return train::resume_vit(folder, stop_asked);
+    return train::resume_translation(folder, stop_asked, support::ProgressOutput::standard_error(), decode::greedy_bleu, changes);
+  return train::resume_vit(folder, stop_asked, support::ProgressOutput::standard_error(), changes);
 }
 
 int train(const TrainOptions& options) {
@@ -108,25 +109,22 @@ int train(const TrainOptions& options) {
     throw UsageError(
         "hinge train takes a config (configs/vit/fashion.toml) or "
         "--resume RUN, and only one of them");
-  if (!options.resume.empty() && (!options.set.empty() || !options.out.empty()))
-    throw UsageError(
-        "--resume goes on with the config stored in the run: it "
-        "takes no --set and no --out");
+  if (!options.resume.empty() && !options.out.empty()) throw UsageError("--resume goes on in the folder of the run: it takes no --out");
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
+  if (std::signal(SIGHUP, ask_to_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
 
   const std::string folder = !options.resume.empty() ? options.resume : options.out.empty() ? default_folder(options.config) : options.out;
-  const train::TrainResult result = options.resume.empty() ? begin(options, folder) : go_on(folder);
+  const train::TrainResult result = options.resume.empty() ? begin(options, folder) : go_on(folder, options.set);
+  const std::string speed = fmt::format("{:.0f} {}/s, {:.1f}% of the time waiting for {}", result.items_per_second, result.items,
+                                        100 * result.waiting_share, result.items);
   if (!result.finished) {
-    fmt::print("Stopped after step {} of {}. Go on with: hinge train --resume {}\n", result.step, result.steps, folder);
+    fmt::print("Stopped after step {} of {}; {}. Go on with: hinge train --resume {}\n", result.step, result.steps, speed, folder);
     return 0;
   }
-  fmt::print(
-      "Done: {} after {} steps; {:.0f} {}/s, {:.1f}% of the time "
-      "waiting for {}; {:.1f} M parameters, {} MB{}.\n",
-      result.outcome, result.steps, result.items_per_second, result.items, 100 * result.waiting_share, result.items,
-      static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20,
-      result.skipped > 0 ? fmt::format("; {} files that cannot be decoded were skipped", result.skipped) : "");
+  fmt::print("Done: {} after {} steps; {}; {:.1f} M parameters, {} MB{}.\n", result.outcome, result.steps, speed,
+             static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20,
+             result.skipped > 0 ? fmt::format("; {} files that cannot be decoded were skipped", result.skipped) : "");
   fmt::print("The run: {}\n", folder);
   return 0;
 }
@@ -137,7 +135,10 @@ void add_train(Command parent) {
   auto options = std::make_shared<TrainOptions>();
   Command command = parent.subcommand("train", "Train the model of a config, or go on with a run");
   command.option("config", options->config, "CONFIG", "A TOML file, such as configs/vit/fashion.toml");
-  command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set model.attention.h=gelu").one_at_a_time();
+  command
+      .option("--set", options->set, "KEY=VALUE",
+              "Change a key of the config, e.g. --set model.attention.h=gelu; with --resume: optim.*, train.* and data.on_error")
+      .one_at_a_time();
   command.option("--out", options->out, "FOLDER", "Folder of the new run (default: runs/CONFIG-TIME)");
   command.option("--resume", options->resume, "RUN", "Go on with the run in this folder, from its last checkpoint");
   command.flag("--help-config", options->help_config,

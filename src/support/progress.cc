@@ -16,7 +16,7 @@ namespace hinge::support {
 namespace {
 
 constexpr double kRedraw = 0.1;  // seconds between two pictures of the bar
-constexpr int kWidestBar = 30, kNarrowestBar = 8;
+constexpr int kWidestBar = 30, kNarrowestBar = 4;
 constexpr const char* kClear = "\r\x1b[K";
 
 int letters(std::string_view text) {
@@ -102,21 +102,24 @@ void Progress::update(int64_t step, const Values& values) {
   if (finished_ || !due()) return;
   shown_ = output_.seconds();
   pending_ = false;
-  if (output_.terminal) {
-    output_.write(kClear + line(output_.columns() - 1));
-    drawn_ = true;
-  } else {
+  if (output_.terminal)
+    draw();
+  else
     output_.write(line(std::numeric_limits<int>::max()) + "\n");
-  }
+}
+
+void Progress::aside(const std::string& text) {
+  aside_ = text;
+  if (!output_.terminal || finished_ || !due()) return;
+  shown_ = output_.seconds();
+  draw();
 }
 
 void Progress::note(std::string_view text) {
   const bool redraw = drawn_;
   clear();
   output_.write(std::string(text) + "\n");
-  if (!redraw) return;
-  output_.write(line(output_.columns() - 1));
-  drawn_ = true;
+  if (redraw) draw();
 }
 
 void Progress::finish() {
@@ -126,7 +129,8 @@ void Progress::finish() {
   finished_ = true;
 }
 
-// Title, bar, step/total, values, time left. Values go first where there is no room, from the last; then the bar; then what sticks out.
+// Title, bar, step/total, values, time left. Numbers say more than the bar, which gets the room that they leave; where they do not fit
+// either, values go from the last, then what sticks out.
 std::string Progress::line(int columns) const {
   const double share = total_ > 0 ? static_cast<double>(step_) / static_cast<double>(total_) : 0;
   const double elapsed = output_.seconds() - begun_;
@@ -137,18 +141,23 @@ std::string Progress::line(int columns) const {
                                             : fmt::format("  {}", duration_text(elapsed));
 
   int room = columns - letters(title_) - letters(count) - letters(time) - (title_.empty() ? 1 : 2);
-  const bool with_bar = output_.terminal && room >= kNarrowestBar + 2;
-  if (with_bar) room -= kNarrowestBar + 2;
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : values_) parts.push_back(fmt::format("  {} {}", name, value));
+  if (!aside_.empty()) parts = {"  " + aside_};
   std::string shown;
-  for (const auto& [name, value] : values_) {
-    const std::string part = fmt::format("  {} {}", name, value);
+  for (const std::string& part : parts) {
     if (letters(part) > room) break;
     room -= letters(part);
     shown += part;
   }
   std::string text = title_ + (title_.empty() ? "" : " ");
-  if (with_bar) text += bar(share, kNarrowestBar + std::min(room, kWidestBar - kNarrowestBar), output_.unicode) + " ";
+  if (output_.terminal && room >= kNarrowestBar + 2) text += bar(share, std::min(room - 2, kWidestBar), output_.unicode) + " ";
   return cut(text + count + shown + time, columns);
+}
+
+void Progress::draw() {
+  output_.write(kClear + line(output_.columns() - 1));
+  drawn_ = true;
 }
 
 void Progress::clear() {

@@ -36,6 +36,8 @@ class Progress {
   void update(int64_t step, const Values& values);
   // True if update() would show something now, for callers whose values are costly.
   bool due() const;
+  // Shows on the bar, instead of the values, what the loop does beside its steps: "evaluating 3/40"; "" ends it. Elsewhere says nothing.
+  void aside(const std::string& text);
   // Prints a line that stays, above the bar.
   void note(std::string_view text);
   // Removes the bar. Elsewhere than on a terminal, prints the last state if it has not been printed.
@@ -43,6 +45,7 @@ class Progress {
 
  private:
   std::string line(int columns) const;
+  void draw();
   void clear();
 
   std::string title_;
@@ -50,6 +53,7 @@ class Progress {
   ProgressOutput output_;
   double interval_, begun_, shown_;
   Values values_;
+  std::string aside_;
   bool drawn_ = false, pending_ = false, finished_ = false;
 };
 

@@ -269,7 +269,7 @@ RunFolder RunFolder::create(const std::string& folder, std::string_view config, 
   refuse_old();  // between the look and the lock another process may have made it
   run.write_status({});
   for (const auto& [name, content] : files) support::AtomicFile(folder + "/" + name).commit(content);
-  support::AtomicFile(config_path(folder)).commit(config);  // last: from here on it is a run
+  run.write_config(config);  // last: from here on it is a run
   return run;
 }
 
@@ -294,6 +294,8 @@ void RunFolder::write_status(RunStatus status) {
                        {"updated", now_text()},     {"pid", static_cast<int64_t>(::getpid())}};
   support::AtomicFile(status_path(folder_)).commit(object.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
+
+void RunFolder::write_config(std::string_view config) { support::AtomicFile(config_path(folder_)).commit(config); }
 
 void RunFolder::save_checkpoint(const CheckpointContent& content, int64_t keep) {
   const std::string checkpoints = checkpoints_folder(folder_), name = step_name(content.step), target = checkpoints + "/" + name;

@@ -89,6 +89,7 @@ class RunFolder {
   const std::string& folder() const { return folder_; }
 
   void write_status(RunStatus status);
+  void write_config(std::string_view config);  // in place of the one there is
   // Saves under a temporary name, brings it to the disk, renames it; then removes all but the last `keep`, the best and the needed ones.
   // If anything fails, the checkpoints there were are still there.
   void save_checkpoint(const CheckpointContent& content, int64_t keep);

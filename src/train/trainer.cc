@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "ops/error_text.h"
@@ -29,6 +30,27 @@ std::map<std::string, double> numbers(const nlohmann::json& values) {
   for (const auto& [name, value] : values.items()) all[name] = number(value);
   return all;
 }
+
+// Puts the parameters' values back at its end, whichever way that comes.
+class KeptWeights {
+ public:
+  explicit KeptWeights(const nn::Parameters& parameters) : parameters_(parameters) {
+    for (const nn::Parameter& parameter : parameters.all()) values_.push_back(parameter.value.detach().clone());
+  }
+  ~KeptWeights() { put(values_); }
+  KeptWeights(const KeptWeights&) = delete;
+  KeptWeights& operator=(const KeptWeights&) = delete;
+
+  const std::vector<at::Tensor>& values() const { return values_; }
+  void put(const std::vector<at::Tensor>& values) const {
+    const at::NoGradGuard guard;
+    for (size_t i = 0; i < values.size(); ++i) at::Tensor(parameters_.all()[i].value).copy_(values[i]);
+  }
+
+ private:
+  const nn::Parameters& parameters_;
+  std::vector<at::Tensor> values_;
+};
 
 class Loop {
  public:
@@ -58,17 +80,23 @@ class Loop {
     }
     items_ = state.value("items", 0.0);
     seconds_before_ = state.value("train_seconds", 0.0);
+    waited_before_ = state.value("waited_seconds", 0.0);
   }
 
   TrainResult run() {
     try {
       return steps();
     } catch (const std::exception& error) {
-      try {
-        write_status("failed", error_text(error));
-      } catch (const std::exception&) {
-        // A full disk fails both; the first reason is the one to tell.
-      }
+      // A full disk fails all of it; the first reason is the one to tell.
+      const auto attempt = [](const auto& action) {
+        try {
+          action();
+        } catch (const std::exception&) {
+        }
+      };
+      const bool good = dynamic_cast<const TrainError*>(&error) == nullptr && step_is_whole_;
+      if (good && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
+      attempt([&] { write_status("failed", error_text(error)); });
       throw;
     }
   }
@@ -76,11 +104,9 @@ class Loop {
  private:
   TrainResult steps() {
     task_.begin(step_);
-    support::MetricsWriter metrics(metrics_path(folder_.folder()), step_);
-    support::EventWriter events(folder_.folder(), step_);
-    metrics_ = &metrics, events_ = &events;
-    support::Progress progress("train", settings_.steps, step_, output_);
-    progress_ = &progress;
+    metrics_.emplace(metrics_path(folder_.folder()), step_);
+    events_.emplace(folder_.folder(), step_);
+    progress_.emplace("train", settings_.steps, step_, output_);
     write_status("running", "");
 
     if (evaluation_due() || average_due()) go_on_with_the_last_step();
@@ -91,12 +117,13 @@ class Loop {
       note_skipped();
       if (!whole) break;
       show(step_ == settings_.steps);
+      step_is_whole_ = true;
       end_step();
     }
     const bool finished = step_ == settings_.steps && !evaluation_due() && !average_due();
     if (!finished && saved_at_ != step_) save();
-    progress.finish();
-    metrics.sync();
+    progress_->finish();
+    metrics_->sync();
     write_status(finished ? "done" : "stopped", "");
 
     TrainResult result;
@@ -106,7 +133,7 @@ class Loop {
     if (score_ && best_)
       result.outcome = fmt::format("{} {} (best {})", task_.score_name(), task_.score_text(*score_), task_.score_text(*best_));
     result.items = task_.items(), result.items_per_second = items_per_second();
-    result.waiting_share = train_seconds_ > 0 ? task_.waited_seconds() / train_seconds_ : 0;
+    result.waiting_share = waiting_share();
     result.parameters = task_.parameters().count();
     result.memory_bytes = support::largest_resident_bytes();
     result.skipped = std::ssize(skipped_);
@@ -146,6 +173,7 @@ class Loop {
     if (!std::isfinite(norm)) fail_non_finite_gradient(norm);
     const double factor = schedule_factor(settings_.schedule, step_, settings_.steps, settings_.warmup_steps);
     const double scale = settings_.clip && norm > *settings_.clip ? *settings_.clip / norm : 1;
+    step_is_whole_ = false;
     adam_.step(factor * settings_.lr, factor * settings_.weight_decay, scale);
     ++step_;
     for (const auto& [name, value] : outcome.sums) sums_[name] += value;
@@ -184,9 +212,9 @@ class Loop {
 
   std::string way_back() const {
     const CheckpointSearch last = latest_checkpoint(folder_.folder());
-    return last.found ? fmt::format("The last good checkpoint is {}; a smaller optim.lr or a longer optim.warmup_steps may help",
-                                    last.found->folder)
-                      : "There is no checkpoint before it; a smaller optim.lr or a longer optim.warmup_steps may help";
+    return fmt::format("{}; a smaller optim.lr or a longer optim.warmup_steps may help: hinge train --resume {} --set optim.lr={:.2g}",
+                       last.found ? "The last good checkpoint is " + last.found->folder : "There is no checkpoint before it",
+                       folder_.folder(), 0.3 * settings_.lr);
   }
 
   double items_per_second() const {
@@ -194,12 +222,18 @@ class Loop {
     return seconds > 0 ? items_ / seconds : 0;
   }
 
+  double waited_seconds() const { return waited_before_ + task_.waited_seconds(); }
+  double waiting_share() const {
+    const double seconds = seconds_before_ + train_seconds_;
+    return seconds > 0 ? std::min(1.0, waited_seconds() / seconds) : 0;  // the time of a step that failed is not among the seconds
+  }
+
   void show(bool last) {
     if (progress_->due() || last) {
       support::Progress::Values values = {{"loss", fmt::format("{:.4f}", last_loss_)},
-                                          {"train accuracy", fmt::format("{:.1f}%", 100 * last_accuracy_)}};
+                                          {"acc", fmt::format("{:.1f}%", 100 * last_accuracy_)},
+                                          {task_.items() + "/s", fmt::format("{:.0f}", items_per_second())}};
       if (score_) values.emplace_back(task_.score_name(), task_.score_text(*score_));
-      values.emplace_back(task_.items() + "/s", fmt::format("{:.0f}", items_per_second()));
       progress_->update(step_, values);
     }
     if (log_steps_ == 0 || (step_ % settings_.log_steps != 0 && !last)) return;
@@ -207,6 +241,7 @@ class Loop {
     values.emplace_back("gradient_norm", norm_sum_ / static_cast<double>(log_steps_));
     values.emplace_back("lr", lr_);
     values.emplace_back(task_.items() + "_per_second", items_per_second());
+    values.emplace_back("waiting_share", waiting_share());
     record("train/", values);
     sums_.clear(), norm_sum_ = 0, log_steps_ = 0;
   }
@@ -222,17 +257,24 @@ class Loop {
     events_->scalars(step_, values);
   }
 
+  std::optional<EvaluationOutcome> outcome_of_evaluation() {
+    const std::optional<EvaluationOutcome> outcome = task_.evaluate(
+        stop_, [&](int64_t done, int64_t total) { progress_->aside(fmt::format("evaluating {}/{}", done, total)); });
+    progress_->aside("");
+    note_skipped();
+    return outcome;
+  }
+
   // False: stopped before its end.
   bool evaluate() {
-    const std::optional<EvaluationOutcome> outcome = task_.evaluate(stop_);
-    note_skipped();
+    const std::optional<EvaluationOutcome> outcome = outcome_of_evaluation();
     if (!outcome) return false;
+    record("eval/", outcome->metrics);
     score_ = outcome->score;
     evaluated_ = {outcome->metrics.begin(), outcome->metrics.end()};
     evaluated_at_ = step_;
     saved_at_.reset();
     take_if_best(*score_);
-    record("eval/", outcome->metrics);
     progress_->note(fmt::format("step {}: {}", step_, outcome->text));
     return true;
   }
@@ -261,9 +303,9 @@ class Loop {
   // Evaluates the mean of the last checkpoints' weights, and leaves it to save() in averaged_. False: stopped before its end.
   bool average() {
     const at::NoGradGuard guard;
-    std::vector<at::Tensor> own, sums;
-    for (const nn::Parameter& parameter : task_.parameters().all())
-      own.push_back(parameter.value.detach().clone()), sums.push_back(own.back().to(at::kDouble));
+    const KeptWeights own(task_.parameters());
+    std::vector<at::Tensor> sums, mean;
+    for (const at::Tensor& value : own.values()) sums.push_back(value.to(at::kDouble));
     double count = 1;
     for (const int64_t step : averaged_steps()) {
       if (step == step_) continue;
@@ -276,18 +318,15 @@ class Loop {
       for (size_t i = 0; i < sums.size(); ++i) sums[i].add_(task_.parameters().all()[i].value);
       ++count;
     }
-    const auto put = [&](const std::vector<at::Tensor>& values) {
-      for (size_t i = 0; i < values.size(); ++i) at::Tensor(task_.parameters().all()[i].value).copy_(values[i]);
-    };
-    for (at::Tensor& sum : sums) averaged_.push_back(sum.div_(count).to(at::kFloat));
-    put(averaged_);
-    const std::optional<EvaluationOutcome> outcome = task_.evaluate(stop_);
-    put(own);
-    if (!outcome) return averaged_.clear(), false;
+    for (at::Tensor& sum : sums) mean.push_back(sum.div_(count).to(at::kFloat));
+    own.put(mean);
+    const std::optional<EvaluationOutcome> outcome = outcome_of_evaluation();
+    if (!outcome) return false;
+    record("averaged/", outcome->metrics);
+    averaged_ = std::move(mean);
     averaged_score_ = outcome->score;
     averaged_values_ = {outcome->metrics.begin(), outcome->metrics.end()};
     take_if_best(*averaged_score_);
-    record("averaged/", outcome->metrics);
     progress_->note(fmt::format("mean of the last {} checkpoints: {}", count, outcome->text));
     return true;
   }
@@ -313,6 +352,7 @@ class Loop {
     content.state["log"]["steps"] = log_steps_, content.state["log"]["norm"] = norm_sum_;
     content.state["items"] = items_;
     content.state["train_seconds"] = seconds_before_ + train_seconds_;
+    content.state["waited_seconds"] = waited_seconds();
     if (step_ < settings_.steps || average_due()) content.needed = averaged_steps();
     metrics_->sync();
     folder_.save_checkpoint(content, settings_.keep);
@@ -329,6 +369,7 @@ class Loop {
     for (const auto& [name, value] : averaged_values_) status.values["averaged_" + name] = value;
     if (!skipped_.empty()) status.values["skipped_files"] = static_cast<double>(skipped_.size());
     status.values[task_.items() + "_per_second"] = items_per_second();
+    status.values["waiting_share"] = waiting_share();
     status.values["parameters"] = static_cast<double>(task_.parameters().count());
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
@@ -346,6 +387,8 @@ class Loop {
   double items_ = 0;           // worked through in them
   double train_seconds_ = 0;   // of those by this process
   double seconds_before_ = 0;  // of those before it
+  double waited_before_ = 0;   // of these, without a batch
+  bool step_is_whole_ = true;  // weights, counts and lines of metrics are all those after step_
   double lr_ = 0, last_loss_ = 0, last_accuracy_ = 0;
   std::optional<double> score_, best_;
   std::map<std::string, double> evaluated_;  // the metrics of the last evaluation
@@ -359,9 +402,9 @@ class Loop {
   std::vector<at::Tensor> averaged_;
   std::optional<double> averaged_score_;
   std::map<std::string, double> averaged_values_;  // the metrics of their evaluation
-  support::MetricsWriter* metrics_ = nullptr;
-  support::EventWriter* events_ = nullptr;
-  support::Progress* progress_ = nullptr;
+  std::optional<support::MetricsWriter> metrics_;
+  std::optional<support::EventWriter> events_;
+  std::optional<support::Progress> progress_;
 };
 
 }  // namespace
@@ -382,6 +425,22 @@ void check(const LoopSettings& settings) {
   require(!settings.clip || *settings.clip > 0, "optim.clip must be positive, or none");
   require(settings.warmup_steps >= 0, fmt::format("optim.warmup_steps cannot be negative, got {}", settings.warmup_steps));
   require(settings.keep >= 1 && settings.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
+}
+
+void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from) {
+  support::require(!from || from->step <= settings.steps,
+                   fmt::format("optim.steps is {}, but {} steps are done: give at least as many", settings.steps, from ? from->step : 0));
+}
+
+std::string changeable_key(const std::string& change) {
+  std::string key = change.substr(0, change.find('='));
+  std::erase(key, ' ');
+  if (!key.starts_with("optim.") && !key.starts_with("train.") && key != "data.on_error")
+    throw support::ConfigError(
+        fmt::format("--set {}: a run goes on with the model and the data it has; with --resume, keys under optim. and train. may be set, "
+                    "and data.on_error: train a new run for others",
+                    change));
+  return key;
 }
 
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output) {
@@ -418,6 +477,10 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
 }
 
 double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string absolute_path(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
 
 void use_threads(int64_t threads) { at::set_num_threads(static_cast<int>(threads > 0 ? threads : omp_get_num_procs())); }
 

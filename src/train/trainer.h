@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "nn/parameters.h"
+#include "support/config.h"
 #include "support/progress.h"
 #include "train/adam.h"
 #include "train/run_folder.h"
@@ -36,6 +38,8 @@ struct EvaluationOutcome {
   std::string text;     // the same for a person
 };
 
+using EvaluationProgress = std::function<void(int64_t done, int64_t total)>;
+
 // What a run trains. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it now and then and returns
 // nothing once it is set; the loop drops what was begun.
 class Task {
@@ -56,7 +60,8 @@ class Task {
   virtual std::string first_not_finite() = 0;
   // A line of metrics from the sums of `steps` steps, names with "train/" before them.
   virtual Values metrics(const Sums& sums, int64_t steps) const = 0;
-  virtual std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop) = 0;
+  // Says now and then how far it is.
+  virtual std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const EvaluationProgress& progress) = 0;
   // What a checkpoint says beside the weights to those who will use them.
   virtual nlohmann::json checkpoint_state() const = 0;
   // Time that step() has spent waiting for data.
@@ -84,7 +89,7 @@ struct TrainResult {
   std::string outcome;          // score and best for a person
   std::string items;            // as the task has it
   double items_per_second = 0;  // of all training steps of the run
-  double waiting_share = 0;     // share of this process's training time in which no batch was ready
+  double waiting_share = 0;     // share of their time in which no batch was ready
   int64_t parameters = 0;
   int64_t memory_bytes = 0;  // largest resident size of the process
   int64_t skipped = 0;       // files of the data that could not be read
@@ -109,8 +114,21 @@ template <class Config> LoopSettings settings_of(const Config& config) {
 // Throws std::runtime_error with the key, for numbers that nothing can be trained with.
 void check(const LoopSettings& settings);
 
+// Throws std::runtime_error if more steps are done than are to be done.
+void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from);
+
+// The key of "optim.lr=1e-4", if a run may go on with another value of it; throws support::ConfigError if not.
+std::string changeable_key(const std::string& change);
+// Changes the config that a run has stored, to go on with it.
+template <class Config> void change_config(Config& config, const std::vector<std::string>& changes) {
+  for (const std::string& change : changes) {
+    support::override_config(config, change);
+    if (changeable_key(change) == "optim.epochs") config.optim.steps.reset();  // those of the epochs there were
+  }
+}
+
 // Trains from the checkpoint `from`, or from the start. `stop` may be set at any time, by a signal handler for example: the run saves a
-// checkpoint and returns. Throws std::runtime_error.
+// checkpoint and returns. An error that leaves good weights (a file that cannot be read, say) saves them, too. Throws std::runtime_error.
 TrainResult run_task(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
                      const std::atomic<bool>& stop, support::ProgressOutput output);
 
@@ -121,6 +139,9 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const 
 // Seeds of the parts of a run (weights, order of the data, each step) must differ.
 enum class Stream : uint64_t { weights = 1, data = 2, first_step = 3 };
 uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step = 0);
+
+// A path as it reads from every folder; "" stays.
+std::string absolute_path(const std::string& path);
 
 // 0: all cores.
 void use_threads(int64_t threads);

@@ -123,6 +123,9 @@ TranslationTrainConfig resolve(TranslationTrainConfig config, const RunText& dat
           fmt::format("model.vocabulary is {}, but the vocabulary has {} tokens (0 takes their number)", config.model.vocabulary, size));
   config.model.vocabulary = size;
   config.model = models::resolved(config.model);
+  std::string& path = config.data.source.path;
+  path = absolute_path(path.empty() && config.data.source.kind == "files" ? "." : path);
+  config.data.vocabulary_file = absolute_path(config.data.vocabulary_file);
   if (!config.optim.steps) {
     text::Batches batches(data.train, batch_options(config, /*training=*/true));
     config.optim.steps = steps_of(batches, config.optim.epochs, config.optim.accumulate);
@@ -246,7 +249,7 @@ class TranslationTask : public Task {
     return values;
   }
 
-  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop) override {
+  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const EvaluationProgress& progress) override {
     const at::NoGradGuard guard;
     double nll = 0;
     int64_t tokens = 0, right = 0;
@@ -255,6 +258,7 @@ class TranslationTask : public Task {
       const ModelBatch batch(valid_.at(i));
       const models::Seq2SeqLoss result = model_.loss(batch.source, batch.target, batch.labels);
       nll += result.nll, tokens += result.tokens, right += result.right;
+      progress(i + 1, valid_.steps(0));
     }
     const double loss = nll / static_cast<double>(tokens), accuracy = static_cast<double>(right) / static_cast<double>(tokens);
     EvaluationOutcome outcome{-loss, {{"loss", loss}, {"perplexity", std::exp(loss)}, {"token_accuracy", accuracy}}, {}};
@@ -306,11 +310,12 @@ TrainResult train_translation(const TranslationTrainConfig& given, const std::st
   return run_task(task, task.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 
-TrainResult resume_translation(const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
-                               BleuFunction bleu) {
+TrainResult resume_translation(const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output, BleuFunction bleu,
+                               const std::vector<std::string>& changes) {
   if (!is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
   TranslationTrainConfig config;
   support::read_config(config, config_path(folder));
+  change_config(config, changes);
   check(config, bleu);
   use_threads(config.train.threads);
   RunFolder run = RunFolder::open(folder);
@@ -323,6 +328,8 @@ TrainResult resume_translation(const std::string& folder, const std::atomic<bool
   TranslationTask task(config, std::move(data), std::move(bleu));
   if (from && from->state.contains("text") && from->state["text"] != task.text_size())
     output.write("the training text is not the one that this run began with: it goes on with what is there now\n");
+  require_steps(task.settings(), from);
+  if (!changes.empty()) run.write_config(support::write_config(task.config()));
   return run_task(task, task.settings(), std::move(run), from, stop, std::move(output));
 }
 

@@ -18,10 +18,12 @@ using BleuFunction = std::function<double(const models::Seq2Seq& model, const te
                                           const std::vector<std::vector<int32_t>>& sources, const std::vector<std::string>& references)>;
 
 // Begins a new run in `folder`, or goes on with the one there. `stop` may be set at any time, by a signal handler for example: the run
-// saves a checkpoint and returns. Without `bleu`, train.bleu_sentences must be 0. Throws std::runtime_error.
+// saves a checkpoint and returns. Without `bleu`, train.bleu_sentences must be 0. `changes` ("optim.lr=1e-4") are stored in the run's
+// config before it goes on. Throws std::runtime_error.
 TrainResult train_translation(const TranslationTrainConfig& config, const std::string& folder, const std::atomic<bool>& stop,
                               support::ProgressOutput output = support::ProgressOutput::standard_error(), BleuFunction bleu = {});
 TrainResult resume_translation(const std::string& folder, const std::atomic<bool>& stop,
-                               support::ProgressOutput output = support::ProgressOutput::standard_error(), BleuFunction bleu = {});
+                               support::ProgressOutput output = support::ProgressOutput::standard_error(), BleuFunction bleu = {},
+                               const std::vector<std::string>& changes = {});
 
 }  // namespace hinge::train

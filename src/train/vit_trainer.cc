@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "data/error.h"
 #include "data/loader.h"
 #include "nn/random.h"
 #include "support/config.h"
@@ -35,10 +36,22 @@ struct RunData {
 
 using support::require;
 
+// What `action` gives. To an error in a file it adds what to do: how to find all such files, and `way`, how to do without them.
+template <class Action> auto with_advice(const DataConfig& config, const std::string& way, const Action& action) {
+  try {
+    return action();
+  } catch (const data::DataError& error) {
+    const std::string path = config.path.empty() ? "" : " --path " + config.path;
+    throw data::DataError(error.file, fmt::format("{}; hinge data check --format {}{} names all bad files, {}", error.problem,
+                                                  config.format, path, way));
+  }
+}
+
 VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
   if (config.model.classes == 0) config.model.classes = static_cast<int64_t>(data.train->classes().size());
   config.model = models::resolved(config.model);
   config.model.recompute = config.train.recompute;
+  config.data.path = absolute_path(config.data.path), config.data.label_map = absolute_path(config.data.label_map);
   check(settings_of(config));
   require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
           fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes,
@@ -62,7 +75,8 @@ VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
   for (const auto& [images, pp] : {std::pair(data.train, data.train_pp), std::pair(data.eval, data.eval_pp)}) {
     data::LoaderOptions one;
     one.on_error = data::parse_on_error(config.data.on_error);
-    const data::Shape shape = data::Loader(images, pp, one).shape();
+    const data::Shape shape = with_advice(config.data, "--set data.on_error=skip leaves them out",
+                                          [&, set = images, steps = pp] { return data::Loader(set, steps, one).shape(); });
     require(shape.height == model.image_size && shape.width == model.image_size && shape.channels == model.channels,
             fmt::format("the model takes images of {0} x {0} pixels with {1} channels, but '{2}' gives {3} x {4} with {5}: change "
                         "model.image_size and model.channels or the preprocessing",
@@ -73,9 +87,10 @@ VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
 
 class VitTask : public Task {
  public:
-  VitTask(const VitTrainConfig& config, RunData data, const std::vector<std::string>& classes)
+  VitTask(const VitTrainConfig& config, RunData data, const std::vector<std::string>& classes, const std::string& run)
       : config_(config),
         data_(std::move(data)),
+        without_bad_files_(fmt::format("hinge train --resume {} --set data.on_error=skip goes on without them", run)),
         state_(train::checkpoint_state(config_, classes)),
         model_(config_.model, stream_seed(seed(), Stream::weights)) {}
 
@@ -112,7 +127,7 @@ class VitTask : public Task {
     int64_t right = 0;
     for (int64_t part = 0; part < optim.accumulate; ++part) {
       if (stop) return {};
-      loader_->next(batch_);
+      with_advice(config_.data, without_bad_files_, [&] { return loader_->next(batch_); });
       before_part_ = nn::generator_state();
       const at::Tensor images = pixels_of(batch_), labels = at::from_blob(batch_.labels.data(), {batch_.size}, at::kLong);
       const at::Tensor other =
@@ -147,14 +162,16 @@ class VitTask : public Task {
     return {{"loss", sums.at("loss") / static_cast<double>(steps)}, {"accuracy", sums.at("right") / sums.at("images")}};
   }
 
-  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop) override {
+  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const EvaluationProgress& progress) override {
     EvaluationOptions options;
+    options.progress = progress;
     options.batch = std::min<int64_t>(256, std::max<int64_t>(1, config_.optim.batch / config_.optim.accumulate));
     options.threads = static_cast<int>(config_.data.threads);
     options.on_error = data::parse_on_error(config_.data.on_error);
     options.loss = loss_kind(config_.optim);
     options.stop = &stop;
-    const Evaluation result = train::evaluate(model_, data_.eval, data_.eval_pp, options);
+    const Evaluation result =
+        with_advice(config_.data, without_bad_files_, [&] { return train::evaluate(model_, data_.eval, data_.eval_pp, options); });
     skipped_in_eval_ = result.skipped;
     if (result.stopped) return {};
     return EvaluationOutcome{
@@ -180,6 +197,7 @@ class VitTask : public Task {
 
   const VitTrainConfig config_;
   const RunData data_;
+  const std::string without_bad_files_;
   const nlohmann::json state_;
   models::Vit model_;
   std::unique_ptr<data::Loader> loader_;
@@ -196,15 +214,17 @@ TrainResult train_vit(const VitTrainConfig& given, const std::string& folder, co
   const VitTrainConfig config = resolve(given, data);
   use_threads(config.train.threads);
   const std::vector<std::string> classes = data.train->classes();
-  VitTask task(config, std::move(data), classes);
+  VitTask task(config, std::move(data), classes, folder);
   RunFolder run = RunFolder::create(folder, support::write_config(config));
   return run_task(task, task.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 
-TrainResult resume_vit(const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output) {
+TrainResult resume_vit(const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
+                       const std::vector<std::string>& changes) {
   if (!is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
   VitTrainConfig config;
   support::read_config(config, config_path(folder));
+  change_config(config, changes);
   RunData data(config.data);
   config = resolve(config, data);
   use_threads(config.train.threads);
@@ -215,7 +235,9 @@ TrainResult resume_vit(const std::string& folder, const std::atomic<bool>& stop,
     classes = common_classes(from->state.at("classes").get<std::vector<std::string>>(), classes, folder);
     require_length_rule(config, *from, folder);
   }
-  VitTask task(config, std::move(data), classes);
+  VitTask task(config, std::move(data), classes, folder);
+  require_steps(task.settings(), from);
+  if (!changes.empty()) run.write_config(support::write_config(config));
   return run_task(task, task.settings(), std::move(run), from, stop, std::move(output));
 }
 

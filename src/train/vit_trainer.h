@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "train/trainer.h"
 #include "train/vit_config.h"
@@ -10,10 +11,11 @@
 namespace hinge::train {
 
 // Begins a new run in `folder`, or goes on with the one there. `stop` may be set at any time, by a signal handler for example: the run
-// saves a checkpoint and returns. Throws std::runtime_error.
+// saves a checkpoint and returns. `changes` ("optim.lr=1e-4") are stored in the run's config before it goes on. Throws std::runtime_error.
 TrainResult train_vit(const VitTrainConfig& config, const std::string& folder, const std::atomic<bool>& stop,
                       support::ProgressOutput output = support::ProgressOutput::standard_error());
 TrainResult resume_vit(const std::string& folder, const std::atomic<bool>& stop,
-                       support::ProgressOutput output = support::ProgressOutput::standard_error());
+                       support::ProgressOutput output = support::ProgressOutput::standard_error(),
+                       const std::vector<std::string>& changes = {});
 
 }  // namespace hinge::train

@@ -86,6 +86,38 @@ TEST_F(ProgressTest, FitsEveryWidth) {
     }
 }
 
+TEST_F(ProgressTest, NumbersComeBeforeTheBar) {
+  Progress progress("train", 375300, 0, output(true));
+  now_ += 3600 * 6;
+  const Progress::Values values = {{"loss", "10.9078"}, {"acc", "12.3%"}, {"images/s", "1234"}, {"accuracy", "71.23%"}};
+  progress.update(123456, values);
+  EXPECT_EQ(screen(), "train 123456/375300  loss 10.9078  acc 12.3%  images/s 1234  ETA 12:14:23");
+  ++columns_;
+  now_ += 0.2;
+  progress.update(123456, values);
+  EXPECT_EQ(screen(), "train [#   ] 123456/375300  loss 10.9078  acc 12.3%  images/s 1234  ETA 12:14:23");
+}
+
+TEST_F(ProgressTest, ShowsWhatIsDoneBesideTheSteps) {
+  Progress progress("t", 10, 0, output(true));
+  now_ += 1;
+  progress.update(5, {{"loss", "0.5"}});
+  progress.aside("evaluating 1/9");
+  EXPECT_EQ(screen().find("evaluating"), std::string::npos) << "drawn at most ten times a second";
+  now_ += 1;
+  progress.aside("evaluating 2/9");
+  EXPECT_NE(screen().find("] 5/10  evaluating 2/9  ETA"), std::string::npos) << screen();
+  progress.aside("");
+  progress.note("done");
+  EXPECT_NE(screen().find("] 5/10  loss 0.5  ETA"), std::string::npos) << screen();
+
+  text_.clear();
+  Progress plain("t", 10, 0, output(false), 10);
+  now_ += 20;
+  plain.aside("evaluating 1/9");
+  EXPECT_EQ(text_, "");
+}
+
 TEST_F(ProgressTest, LeavesNothingBehind) {
   {
     Progress progress("t", 10, 0, output(true));

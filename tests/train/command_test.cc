@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -17,8 +18,10 @@
 #include <thread>
 
 #include "support/config.h"
+#include "support/jsonl.h"
 #include "tiny.h"
 #include "tiny_translation.h"
+#include "train/schedule.h"
 #include "train/task_kind.h"
 
 namespace hinge::train {
@@ -107,6 +110,12 @@ class CommandTest : public support::TemporaryFolderTest {
     EXPECT_EQ(ended.code, 0) << ended.err;
     return now() - started;
   }
+  // From another folder than the tests'.
+  Ended hinge_in(const std::string& folder, const std::vector<std::string>& arguments) const {
+    return hinge(arguments, [&] {
+      if (::chdir(folder.c_str()) != 0) ::_exit(126);
+    });
+  }
   void expect_as_undisturbed(const std::string& run) const {
     EXPECT_EQ(read_status(path(run)).state, "done");
     EXPECT_EQ(last_checkpoint_bytes(path(run), kSteps), last_checkpoint_bytes(path("undisturbed"), kSteps));
@@ -175,7 +184,7 @@ TEST_P(AnyRunTest, KilledAtAnyMomentItEndsWithTheSameBits) {
 
 TEST_P(AnyRunTest, CtrlCSavesAndSaysHowToGoOn) {
   undisturbed();
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const std::string run = "run-" + std::to_string(signal);
     Process process(*this, begin(run));
     while (!process.ended() && !saving(run)) {
@@ -184,12 +193,35 @@ TEST_P(AnyRunTest, CtrlCSavesAndSaysHowToGoOn) {
     const Ended ended = process.wait();
     ASSERT_EQ(ended.code, 0) << ended.err;
     EXPECT_TRUE(mentions(ended.err, {"stopping, and saving", "Ctrl-C again"}));
-    EXPECT_TRUE(mentions(ended.out, {"Stopped after step", "of 60", "hinge train --resume " + path(run)}));
+    EXPECT_TRUE(mentions(ended.out, {"Stopped after step", "of 60", "% of the time waiting for ", "hinge train --resume " + path(run)}));
     EXPECT_EQ(read_status(path(run)).state, "stopped");
     EXPECT_LT(read_status(path(run)).step, kSteps);
     EXPECT_EQ(hinge(go_on(run)).code, 0);
     expect_as_undisturbed(run);
   }
+}
+
+TEST_P(AnyRunTest, SaysHowLongItWaitedForData) {
+  undisturbed();
+  const auto expect_share = [&](double share) {
+    EXPECT_TRUE(GetParam() == TaskKind::vit ? share >= 0 : share > 0) << share;  // a translation makes its batches itself
+    EXPECT_LE(share, 1);
+  };
+  expect_share(read_status(path("undisturbed")).values.at("waiting_share"));
+  int lines = 0;
+  for (const support::MetricRecord& record : support::read_metrics(metrics_path(path("undisturbed"))))
+    if (!std::isnan(record.number("train/loss"))) expect_share(record.number("train/waiting_share")), ++lines;
+  EXPECT_EQ(lines, 12);
+}
+
+TEST_F(CommandTest, NohupKeepsItRunning) {
+  Process process(*this, begin("run"), [] { std::signal(SIGHUP, SIG_IGN); });
+  while (!process.ended() && !saving("run")) {
+  }
+  process.send(SIGHUP);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(mentions(ended.out, {"Done: "}));
 }
 
 TEST_P(AnyRunTest, AFullDiskLosesNothing) {
@@ -237,13 +269,126 @@ TEST_F(CommandTest, AFolderThatCannotBeWrittenIsNamed) {
 
 TEST_F(CommandTest, ALossThatIsNoNumberFails) {
   std::vector<std::string> arguments = begin("run");
-  for (const char* change : {"optim.lr=1e18", "optim.warmup_steps=0"}) arguments.insert(arguments.end(), {"--set", change});
+  for (const char* change : {"optim.lr=1e18", "optim.warmup_steps=0", "train.checkpoint_every=100"})
+    arguments.insert(arguments.end(), {"--set", change});
   const Ended ended = hinge(arguments);
   EXPECT_EQ(ended.code, 1);
-  EXPECT_TRUE(mentions(ended.err, {"hinge: the loss became", "the first that is not finite is block 0", "checkpoint"}));
+  EXPECT_TRUE(mentions(ended.err, {"hinge: the loss became", "the first that is not finite is block 0", "no checkpoint",
+                                   "hinge train --resume " + path("run") + " --set optim.lr=3e+17"}));
   EXPECT_EQ(read_status(path("run")).state, "failed");
   const Ended listed = hinge({"runs", path("run")});
   EXPECT_TRUE(mentions(listed.out, {"failed", "the loss became"}));
+  const Ended mended = hinge({"train", "--resume", path("run"), "--set", "optim.lr=3e-3"});
+  EXPECT_EQ(mended.code, 0) << mended.err;
+  EXPECT_TRUE(mentions(mended.out, {"Done: accuracy", "after 60 steps"}));
+}
+
+TEST_P(AnyRunTest, GoesOnWithOtherNumbers) {
+  std::vector<std::string> arguments = begin("run");
+  for (const char* change : {"optim.steps=8", "optim.schedule=cosine"}) arguments.insert(arguments.end(), {"--set", change});
+  ASSERT_EQ(hinge(arguments).code, 0);
+  const std::string before = content("run/config.toml");
+  const auto go_on_with = [&](const std::vector<std::string>& changes) {
+    std::vector<std::string> words = {"train", "--resume", path("run")};
+    for (const std::string& change : changes) words.insert(words.end(), {"--set", change});
+    return hinge(words);
+  };
+  const std::vector<std::pair<std::string, std::vector<std::string>>> wrong = {
+      {"model.width=64", {"--set model.width=64", "optim. and train.", "data.on_error", "new run"}},
+      {"data.path=/elsewhere", {"--set data.path=/elsewhere", "optim. and train.", "data.on_error"}},
+      {"optim.lrr=1", {"optim.lrr", "optim.lr"}},
+      {"optim.lr=-1", {"optim.lr must be positive"}},
+      {"optim.steps=7", {"optim.steps is 7", "8 steps are done"}},
+      {"data.on_error=go", {"data.on_error", "stop, skip"}},
+  };
+  for (const auto& [change, parts] : wrong) {
+    const Ended refused = go_on_with({change});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_TRUE(mentions(refused.err, parts));
+    EXPECT_EQ(content("run/config.toml"), before) << change;
+  }
+  EXPECT_EQ(hinge({"train", "--resume", path("run"), "--out", path("other")}).code, 2);
+
+  const Ended more = go_on_with({"optim.steps=12", " optim.lr = 1e-4", "train.log_steps=2", "data.on_error=skip"});
+  ASSERT_EQ(more.code, 0) << more.err;
+  EXPECT_TRUE(mentions(more.out, {"after 12 steps"}));
+  const support::FlatConfig flat = support::flatten_config(content("run/config.toml"), "config.toml");
+  const std::map<std::string, std::string> stored(flat.begin(), flat.end());
+  EXPECT_EQ(stored.at("optim.steps"), "12");
+  EXPECT_EQ(std::stod(stored.at("optim.lr")), 1e-4);
+  EXPECT_EQ(stored.at("train.log_steps"), "2");
+  EXPECT_EQ(stored.at("data.on_error"), "\"skip\"");
+  const std::vector<support::MetricRecord> lines = support::read_metrics(metrics_path(path("run")));
+  const auto tenth = std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.step == 10; });
+  ASSERT_NE(tenth, lines.end());
+  EXPECT_NEAR(tenth->number("train/lr"), 1e-4 * schedule_factor("cosine", 9, 12, 4), 1e-12);
+  // A number of epochs stands for other steps than those that are stored.
+  ASSERT_EQ(go_on_with({"optim.epochs=5"}).code, 0);
+  const int64_t steps = read_status(path("run")).steps;
+  EXPECT_TRUE(GetParam() == TaskKind::vit ? steps == 5 * 64 / 16 : steps > 12) << steps;
+}
+
+TEST_F(CommandTest, BadFilesAreLeftOutOnceAsked) {
+  for (const char* name : {"train/a", "train/b", "test/a", "test/b"}) write_tiny_images(path("images/") + name, 8);
+  put("images/test/b/1.png", "no picture");
+  put("files.toml", support::write_config(tiny_of_files(path("images"), "test", 4)));
+  const Ended failed = hinge({"train", path("files.toml"), "--out", path("run")});
+  EXPECT_EQ(failed.code, 1);
+  const std::string command = "hinge train --resume " + path("run") + " --set data.on_error=skip";
+  EXPECT_TRUE(mentions(failed.err, {path("images/test/b/1.png"), command}));
+  const Ended mended = hinge({"train", "--resume", path("run"), "--set", "data.on_error=skip"});
+  EXPECT_EQ(mended.code, 0) << mended.err;
+  EXPECT_TRUE(mentions(mended.out, {"Done: ", "1 files that cannot be decoded were skipped"}));
+}
+
+TEST_F(CommandTest, PathsMeanTheSameFromEveryFolder) {
+  for (const char* name : {"train/a", "train/b", "test/a", "test/b"}) write_tiny_images(path("images/") + name, 8);
+  put("map.tsv", "a\tone\nb\ttwo\n");
+  VitTrainConfig images = tiny_of_files("./images", "test", 4);
+  images.data.label_map = "map.tsv";
+  put("files.toml", support::write_config(images));
+  const std::string here = folder_.string();
+  const Ended begun = hinge_in(here, {"train", "files.toml", "--out", "run"});
+  ASSERT_EQ(begun.code, 0) << begun.err;
+  VitTrainConfig stored;
+  support::read_config(stored, config_path(path("run")));
+  EXPECT_EQ(stored.data.path, path("images"));
+  EXPECT_EQ(stored.data.label_map, path("map.tsv"));
+  EXPECT_EQ(hinge_in("/", {"eval", path("run")}).code, 0);
+  EXPECT_EQ(hinge_in("/", {"train", "--resume", path("run"), "--set", "optim.steps=6"}).code, 0);
+
+  write_tiny_text(here);
+  TranslationTrainConfig words = tiny_translation("", 4);  // files in the folder where one is
+  put("words.toml", support::write_config(words));
+  ASSERT_EQ(hinge_in(here, {"train", "words.toml", "--out", "words"}).code, 0);
+  const Ended more = hinge_in("/", {"train", "--resume", path("words"), "--set", "optim.steps=6"});
+  EXPECT_EQ(more.code, 0) << more.err;
+  ASSERT_EQ(hinge_in(here, {"train", "words.toml", "--out", "given", "--set", "data.vocabulary_file=words/vocabulary.model"}).code, 0);
+  support::read_config(words, config_path(path("given")));
+  EXPECT_EQ(words.data.vocabulary_file, path("words/vocabulary.model"));
+}
+
+TEST_F(CommandTest, ABadPictureDoesNotHideTheOthers) {
+  write_tiny_images(path("images/train/a"), 4), write_tiny_images(path("images/train/b"), 4);
+  put("files.toml", support::write_config(tiny_of_files(path("images"), "train", 2)));
+  ASSERT_EQ(hinge({"train", path("files.toml"), "--out", path("run")}).code, 0);
+  put("bad.png", "no picture");
+  const std::string good = path("images/train/a/0.png"), other = path("images/train/b/1.png"), bad = path("bad.png");
+  const Ended json = hinge({"predict", path("run"), good, bad, other, "--json"});
+  EXPECT_EQ(json.code, 1);
+  const nlohmann::json all = nlohmann::json::parse(json.out);
+  ASSERT_EQ(all.size(), 3u);
+  for (const size_t i : {size_t{0}, size_t{2}}) {
+    EXPECT_EQ(all[i]["image"], i == 0 ? good : other);
+    EXPECT_EQ(all[i]["predictions"].size(), 2u);
+    EXPECT_FALSE(all[i].contains("error"));
+  }
+  EXPECT_EQ(all[1]["image"], bad);
+  EXPECT_TRUE(mentions(all[1]["error"].get<std::string>(), {"neither JPEG nor PNG"}));
+  const Ended text = hinge({"predict", path("run"), bad, good});
+  EXPECT_EQ(text.code, 1);
+  EXPECT_TRUE(mentions(text.out, {good, "%"}));
+  EXPECT_TRUE(mentions(text.err, {"hinge: " + bad}));
 }
 
 TEST_F(CommandTest, KeysAreSetAndMistakesNamed) {
@@ -333,6 +478,11 @@ TEST_F(CommandTest, RunsAreListedAndCompared) {
   fs::create_directory(path("empty"));
   EXPECT_TRUE(mentions(hinge({"runs", path("empty")}).out, {"No runs in", "hinge train"}));
   EXPECT_EQ(hinge({"runs", path("nowhere")}).code, 1);
+  const Ended none_yet = hinge_in(path("empty"), {"runs"});
+  EXPECT_EQ(none_yet.code, 0) << none_yet.err;
+  EXPECT_EQ(none_yet.out, "No runs yet: 'hinge train CONFIG' makes them.\n");
+  EXPECT_EQ(hinge_in(path("empty"), {"runs", "runs"}).code, 1) << "a folder that was named must be there";
+  EXPECT_TRUE(mentions(hinge_in(folder_.string(), {"runs"}).out, {"relu-vit", "softmax"}));
 
   const Ended reported = hinge({"report", path("runs"), "--out", path("page.html"), "--title", "relu <3 softmax"});
   ASSERT_EQ(reported.code, 0) << reported.err;

@@ -397,24 +397,49 @@ TEST_F(TrainTest, GoesOnWithTheClassesItHas) {
 
 class FolderTest : public TrainTest {
  protected:
-  // 8 x 8 pixels, three channels.
-  void write_images(const std::string& name, int64_t count) const {
-    data::DataSource source = source_of(tiny(1).data, "train");
-    source.synthetic.shape.channels = 3, source.synthetic.count = count;
-    const auto images = data::open_images(source);
-    std::filesystem::create_directories(path(name));
-    for (int64_t i = 0; i < count; ++i) {
-      const std::vector<uint8_t> png = data::encode_png(images->load(i));
-      put(name + "/" + std::to_string(i) + ".png", {png.begin(), png.end()});
-    }
-  }
-  VitTrainConfig config(int64_t steps) const {
-    VitTrainConfig config = tiny(steps);
-    config.model.channels = 3;
-    config.data.format = "folder", config.data.path = path("images"), config.data.eval = "train";
-    return config;
-  }
+  void write_images(const std::string& name, int64_t count) const { write_tiny_images(path(name), count); }
+  VitTrainConfig config(int64_t steps) const { return tiny_of_files(path("images"), "train", steps); }
 };
+
+// Whether a step or an evaluation meets it.
+TEST_F(FolderTest, ABadFileLosesNoStep) {
+  for (const char* split : {"train", "test"})
+    for (const char* name : {"a", "b"}) write_images(std::string("images/") + split + "/" + name, 8);
+  VitTrainConfig config = this->config(12);
+  config.data.eval = "test", config.optim.batch = 4;                     // epochs of 4 steps
+  config.train.eval_every = 0.75, config.train.checkpoint_every = 1000;  // after 3 steps; at the end
+  run(config, "whole");
+  for (const char* file : {"images/train/b/1.png", "images/test/b/1.png"}) {
+    const std::string name = file == std::string("images/train/b/1.png") ? "bad-step" : "bad-evaluation", good = content(file);
+    put(file, "no picture");
+    const std::vector<std::string> advice = {path(file),
+                                             "hinge data check --format folder --path " + path("images") + " names all bad files",
+                                             "hinge train --resume " + path(name) + " --set data.on_error=skip goes on without them"};
+    const std::string message = error_of([&] { run(config, name); });
+    EXPECT_TRUE(mentions(message, advice));
+    EXPECT_EQ(read_status(path(name)).state, "failed");
+    EXPECT_EQ(read_status(path(name)).message, message);
+    const CheckpointSearch last = latest_checkpoint(path(name));
+    ASSERT_TRUE(last.found) << name;
+    EXPECT_GT(last.found->step, 0);
+    EXPECT_EQ(last.found->step, read_status(path(name)).step);
+    const double waiting = read_status(path(name)).values.at("waiting_share");
+    EXPECT_TRUE(waiting >= 0 && waiting <= 1) << waiting;
+    EXPECT_TRUE(mentions(error_of([&] { resume(name, -1, 12); }), advice));
+    EXPECT_EQ(latest_checkpoint(path(name)).found->step, last.found->step);
+    put(file, good);
+    std::atomic<bool> stop = false;
+    std::string said;
+    EXPECT_TRUE(resume_vit(path(name), stop, stopping_when("nothing", stop, &said)).finished);
+    EXPECT_EQ(said.find(" 1/12 "), said.npos) << "steps that were done are not made again";
+    EXPECT_EQ(last_checkpoint_bytes(path("whole"), 12), last_checkpoint_bytes(path(name), 12));
+    expect_same_metrics(path("whole"), path(name));
+  }
+  put("images/test/a/0.png", "no picture");  // the first, which is looked at before the run begins
+  EXPECT_TRUE(
+      mentions(error_of([&] { run(config, "none"); }), {path("images/test/a/0.png"), "hinge data check", "--set data.on_error=skip"}));
+  EXPECT_FALSE(std::filesystem::exists(path("none")));
+}
 
 TEST_F(FolderTest, SkippedFilesAreNamedAndCounted) {
   write_images("images/train/a", 8), write_images("images/train/b", 8);
@@ -448,13 +473,30 @@ TEST_F(FolderTest, NamesThatCannotBeStoredAreRefused) {
   EXPECT_EQ(load_vit(path("run"), Which::latest).classes[1], "caf\xC3\xA9");
 }
 
-TEST_F(TrainTest, ProgressShowsTheTrainingAccuracy) {
+TEST_F(TrainTest, ProgressFitsAnOrdinaryTerminal) {
   VitTrainConfig config = tiny(4);
-  config.train.eval_every = 100;
+  config.train.eval_every = 0.5;  // 2 steps
   std::atomic<bool> stop = false;
   std::string said;
-  train_vit(config, path("run"), stop, stopping_when("nothing", stop, &said));
-  EXPECT_TRUE(mentions(said.substr(0, said.find("2/4")), {"1/4  loss ", "  train accuracy ", "%  images/s "}));
+  support::ProgressOutput output = stopping_when("nothing", stop, &said);
+  output.columns = [] { return 80; };
+  train_vit(config, path("run"), stop, output);
+  const auto line = [&](const std::string& count) {
+    const size_t at = said.find(count);
+    EXPECT_NE(at, said.npos) << count;
+    return said.substr(at, said.find('\r', at) - at);
+  };
+  EXPECT_TRUE(mentions(line("1/4 "), {"1/4  loss ", "  acc ", "%  images/s ", "  ETA "}));
+  EXPECT_TRUE(mentions(line("3/4 "), {"3/4  loss ", "  acc ", "%  images/s ", "  ETA "})) << "with a score, too";
+  for (const char* images : {"16/64", "32/64", "48/64"}) EXPECT_TRUE(mentions(said, {std::string("2/4  evaluating ") + images + "  ETA "}));
+  const size_t over = said.find("step 2: accuracy");
+  EXPECT_EQ(said.substr(over, said.find("3/4 ", over) - over).find("evaluating"), std::string::npos);
+
+  said.clear();
+  output.terminal = false;
+  train_vit(config, path("lines"), stop, output);
+  EXPECT_TRUE(mentions(said, {"step 2: accuracy"}));
+  EXPECT_EQ(said.find("evaluating"), said.npos);
 }
 
 // From the same checkpoint, one step with the batch whole, in halves and in quarters.
@@ -497,7 +539,9 @@ TEST_F(TrainTest, ALossThatIsNoNumberStopsTheRun) {
   config.optim.lr = 1e18, config.optim.warmup_steps = 0, config.train.checkpoint_every = 0.25;  // each step
   const std::string message = error_of([&] { run(config, "run"); });
   EXPECT_TRUE(mentions(message, {"the loss became", "in step 3", "the first that is not finite is block 0", "The last good checkpoint is",
-                                 path("run") + "/checkpoints/step-00000002", "optim.lr"}));
+                                 path("run") + "/checkpoints/step-00000002",
+                                 "hinge train --resume " + path("run") + " --set optim.lr=3e+17"}));
+  EXPECT_EQ(latest_checkpoint(path("run")).found->step, 2) << "what is not finite is no checkpoint";
   const RunStatus status = read_status(path("run"));
   EXPECT_EQ(status.state, "failed");
   EXPECT_EQ(status.message, message);
@@ -557,7 +601,7 @@ class FailingTask : public Task {
   std::optional<StepOutcome> step(const std::atomic<bool>&) override { TORCH_CHECK(false, "the step has a problem"); }
   std::string first_not_finite() override { return ""; }
   Values metrics(const Sums&, int64_t) const override { return {}; }
-  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>&) override { return {}; }
+  std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>&, const EvaluationProgress&) override { return {}; }
   nlohmann::json checkpoint_state() const override { return {}; }
   double waited_seconds() const override { return 0; }
 

@@ -242,6 +242,37 @@ TEST_F(TranslationTest, BleuIsAskedFor) {
   EXPECT_EQ(read_status(path("run")).values.at("bleu"), 13);
 }
 
+// In the evaluation of a step, and in that of the mean of the last checkpoints, in which the model has other weights than its own.
+TEST_F(TranslationTest, AFailedEvaluationLosesNoStep) {
+  TranslationTrainConfig config = tiny(12);
+  config.train.bleu_sentences = 4, config.train.eval_every = 0.5, config.train.checkpoint_every = 0.5;
+  int asked = 0, fails_at = 0;
+  const BleuFunction bleu = [&](const auto&...) -> double {
+    if (++asked == fails_at) throw std::runtime_error("no BLEU today");
+    return 12;
+  };
+  run(config, "whole", -1, bleu);
+  const int all = asked;
+  ASSERT_GT(all, 2);
+  for (const int call : {1, all}) {
+    const std::string name = "fails-at-" + std::to_string(call);
+    asked = 0, fails_at = call;
+    EXPECT_TRUE(mentions(error_of([&] { run(config, name, -1, bleu); }), {"no BLEU today"}));
+    const CheckpointSearch last = latest_checkpoint(path(name));
+    ASSERT_TRUE(last.found);
+    EXPECT_EQ(last.found->step, read_status(path(name)).step);
+    EXPECT_EQ(last.found->step == 12, call == all);
+    if (call == all) {
+      EXPECT_EQ(support::read_file(last.found->file("weights.safetensors")),
+                content("whole/checkpoints/step-00000012/weights.safetensors"));
+    }
+    fails_at = 0;
+    EXPECT_TRUE(resume(name, -1, 12, bleu).finished);
+    EXPECT_EQ(last_checkpoint_bytes(path("whole"), 12), last_checkpoint_bytes(path(name), 12));
+    expect_same_metrics(path("whole"), path(name));
+  }
+}
+
 TEST_F(TranslationTest, ARunKeepsItsVocabulary) {
   TranslationTrainConfig config = tiny(12);
   run(config, "run", 6);
