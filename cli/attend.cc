@@ -22,7 +22,8 @@ struct AttendOptions {
 };
 
 nlohmann::json to_json(const eval::AttentionNumbers& numbers) {
-  return {{"mass", numbers.mass}, {"entropy", numbers.entropy}, {"zero_share", numbers.zero_share}, {"skipped_share", numbers.skipped_share}};
+  return {
+      {"mass", numbers.mass}, {"entropy", numbers.entropy}, {"zero_share", numbers.zero_share}, {"skipped_share", numbers.skipped_share}};
 }
 
 void print(const std::string& name, const eval::AttentionNumbers& numbers) {

@@ -38,8 +38,8 @@ Splits usual_splits(const std::string& data, const data::DataSource& source) {
   const auto has = [&](const char* name) { return std::find(there.begin(), there.end(), name) != there.end(); };
   for (const char* test : {"test", "val", "validation"})
     if (has("train") && has(test)) return {"train", test};
-  throw std::runtime_error(
-      fmt::format("{}: a probe needs the splits train and test (or val), or a folder of classes without splits; --splits names others", data));
+  throw std::runtime_error(fmt::format(
+      "{}: a probe needs the splits train and test (or val), or a folder of classes without splits; --splits names others", data));
 }
 
 Splits parse_splits(const std::string& text) {
@@ -157,7 +157,8 @@ void add_probe(Command parent) {
   add_model(command, options->model);
   command.option("--data", options->data, "FORMAT[:FOLDER]", "Sets of images, e.g. cifar100:FOLDER fashion-mnist folder:FOLDER").required();
   command.option("--shots", options->shots, "LIST", "Examples of each class (default: 1,5,10,25)").split_at_commas();
-  command.option("--splits", options->splits, "TRAIN,TEST", "Splits to learn from and to test on, of every set (default: train and test or val)");
+  command.option("--splits", options->splits, "TRAIN,TEST",
+                 "Splits to learn from and to test on, of every set (default: train and test or val)");
   command.option("--pp", options->pp, "STEPS", "Preprocessing (default: the whole picture as a square, its middle; docs/vit.md)");
   command.option("--seeds", options->seeds, "N", "Choices of examples to take the mean of (default: 3)");
   command.flag("--json", options->json, "Print JSON instead of text");

@@ -230,10 +230,10 @@ std::string table(const AttentionReport& report) {
                           "quartiles ms", "GFLOP/s", "% of peak", "best %", "zeros", "zero groups", "skipped", "scratch MB");
     }
     const auto share = [](double x) { return x > 0 ? fmt::format("{:.1f}%", 100 * x) : std::string("-"); };
-    text += fmt::format("  {:{}}  {:>10.3f}  {:>17}  {:>8.1f}  {:>9.1f}  {:>6.1f}  {:>6}  {:>11}  {:>7}  {:>10.1f}\n", row.what.name(), widest,
-                        row.median_ms, fmt::format("{:.3f}-{:.3f}", row.lower_quartile_ms, row.upper_quartile_ms), row.gflops,
-                        row.percent_of_peak, row.best_percent_of_peak, share(row.zeros.weights), share(row.zeros.groups), share(row.skipped_share),
-                        static_cast<double>(row.scratch_bytes) / (1 << 20));
+    text += fmt::format("  {:{}}  {:>10.3f}  {:>17}  {:>8.1f}  {:>9.1f}  {:>6.1f}  {:>6}  {:>11}  {:>7}  {:>10.1f}\n", row.what.name(),
+                        widest, row.median_ms, fmt::format("{:.3f}-{:.3f}", row.lower_quartile_ms, row.upper_quartile_ms), row.gflops,
+                        row.percent_of_peak, row.best_percent_of_peak, share(row.zeros.weights), share(row.zeros.groups),
+                        share(row.skipped_share), static_cast<double>(row.scratch_bytes) / (1 << 20));
   }
   return text;
 }

@@ -134,7 +134,8 @@ struct TranslateSubject {
     const int64_t* tokens = batch.source.tokens.data_ptr<int64_t>();
     for (const int64_t n : batch.lengths) rows.emplace_back(tokens, tokens + n), tokens += n;
     int64_t written = 0;
-    for (const auto& best : decode::decode_batch(*model, rows, problem, options)) written += static_cast<int64_t>(best[0].tokens.size()) + 1;
+    for (const auto& best : decode::decode_batch(*model, rows, problem, options))
+      written += static_cast<int64_t>(best[0].tokens.size()) + 1;
     return written;
   }
 };

@@ -64,7 +64,8 @@ Tensor plain_logits(const models::Vit& model, const Tensor& images) {
   const auto norm = [&](const Tensor& x, const std::string& name) {
     return at::layer_norm(x, {*config.width}, p(name + ".weight"), p(name + ".bias"), 1e-6);
   };
-  Tensor x = at::conv2d(images.to(at::kDouble).permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), *config.patch);
+  Tensor x =
+      at::conv2d(images.to(at::kDouble).permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), *config.patch);
   x = x.flatten(2).transpose(1, 2) + p("pos_embed");
   const int64_t n = x.size(0), L = x.size(1), H = *config.heads, D = *config.width / H;
   const bool softmax = nn::attention_options(config.attention).h == kernels::Activation::softmax;
@@ -141,7 +142,8 @@ VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>
       const VitSubject subject(vit_case(name, attention), std::count(plan.passes.begin(), plan.passes.end(), "train") > 0);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subject.error();
-      if (!(error < 1e-3)) throw std::runtime_error(fmt::format("{} {}: logits are off by {:.2g}; nothing is measured", name, attention, error));
+      if (!(error < 1e-3))
+        throw std::runtime_error(fmt::format("{} {}: logits are off by {:.2g}; nothing is measured", name, attention, error));
       report.largest_error = std::max(report.largest_error, error);
       drop_kept_tensor_memory();  // the check in float64 is no part of the memory
       support::forget_largest_resident();
@@ -180,13 +182,25 @@ VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>
 nlohmann::ordered_json to_json(const VitReport& report) {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const VitRow& row : report.rows)
-    results.push_back({{"model", row.model}, {"attention", row.attention}, {"pass", row.pass}, {"batch", row.batch}, {"threads", report.threads},
-                       {"median_ms", row.median_ms}, {"lower_quartile_ms", row.lower_quartile_ms}, {"upper_quartile_ms", row.upper_quartile_ms},
-                       {"fastest_ms", row.fastest_ms}, {"gflops", row.gflops}, {"percent_of_peak", row.percent_of_peak},
-                       {"images_per_second", row.images_per_second}, {"memory_bytes", row.memory_bytes}});
+    results.push_back({{"model", row.model},
+                       {"attention", row.attention},
+                       {"pass", row.pass},
+                       {"batch", row.batch},
+                       {"threads", report.threads},
+                       {"median_ms", row.median_ms},
+                       {"lower_quartile_ms", row.lower_quartile_ms},
+                       {"upper_quartile_ms", row.upper_quartile_ms},
+                       {"fastest_ms", row.fastest_ms},
+                       {"gflops", row.gflops},
+                       {"percent_of_peak", row.percent_of_peak},
+                       {"images_per_second", row.images_per_second},
+                       {"memory_bytes", row.memory_bytes}});
   return {{"machine",
-           {{"fma_peak_gflops", report.fma_peak_gflops}, {"sgemm_gflops", report.sgemm_gflops}, {"threads", report.threads},
-            {"simd", report.simd}, {"cpu", report.cpu}}},
+           {{"fma_peak_gflops", report.fma_peak_gflops},
+            {"sgemm_gflops", report.sgemm_gflops},
+            {"threads", report.threads},
+            {"simd", report.simd},
+            {"cpu", report.cpu}}},
           {"memory_bytes", report.memory_bytes},
           {"largest_error", report.largest_error},
           {"results", results}};
@@ -198,11 +212,11 @@ std::string table(const VitReport& report) {
                                  100 * report.sgemm_gflops / report.fma_peak_gflops);
   text += fmt::format("Checked against plain float64: logits differ by {:.1g} at most. Memory is that of a model's passes together.\n\n",
                       report.largest_error);
-  text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "model", "attention", "pass", "batch", "median ms",
-                      "quartiles ms", "images/s", "GFLOP/s", "% of peak", "memory MB");
+  text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "model", "attention", "pass", "batch",
+                      "median ms", "quartiles ms", "images/s", "GFLOP/s", "% of peak", "memory MB");
   for (const VitRow& row : report.rows)
-    text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10.1f}  {:>19}  {:>9.1f}  {:>8.1f}  {:>9.1f}  {:>9}\n", row.model, row.attention, row.pass,
-                        row.batch, row.median_ms, fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms),
+    text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10.1f}  {:>19}  {:>9.1f}  {:>8.1f}  {:>9.1f}  {:>9}\n", row.model, row.attention,
+                        row.pass, row.batch, row.median_ms, fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms),
                         row.images_per_second, row.gflops, row.percent_of_peak, row.memory_bytes >> 20);
   return text;
 }

@@ -90,8 +90,9 @@ class RandomCrop : public Step {
   int size_;
 };
 
-// A box drawn as TensorFlow's sample_distorted_bounding_box does: an aspect, then a height between that of the smallest area and the largest
-// that fits, each as likely (so that small areas are likelier than large ones), then a place. After many that do not fit, the whole image.
+// A box drawn as TensorFlow's sample_distorted_bounding_box does: an aspect, then a height between that of the smallest area and the
+// largest that fits, each as likely (so that small areas are likelier than large ones), then a place. After many that do not fit, the whole
+// image.
 class InceptionCrop : public Step {
  public:
   InceptionCrop(int size, double area_min, double area_max) : size_(size), area_min_(area_min / 100), area_max_(area_max / 100) {}

@@ -42,7 +42,8 @@ constexpr const char* kIdxImages[] = {"-images-idx3-ubyte", "-images.idx3-ubyte"
 constexpr const char* kMnistTest = "t10k";                                                                // stands for test
 
 std::unique_ptr<ImageSet> open_idx_folder(const DataSource& source, const std::string& split, std::vector<std::string> classes) {
-  const std::vector<std::string> prefixes = split == "test" ? std::vector<std::string>{kMnistTest, "test"} : std::vector<std::string>{split};
+  const std::vector<std::string> prefixes =
+      split == "test" ? std::vector<std::string>{kMnistTest, "test"} : std::vector<std::string>{split};
   std::vector<std::string> images, labels;
   for (const std::string& prefix : prefixes) {
     for (const char* ending : kIdxImages) images.push_back(prefix + ending);

@@ -88,8 +88,8 @@ std::string picture(const ReportPicture& given, int width) {
     lines += (begin ? "<br>" : "") + escaped(std::string_view(given.caption).substr(begin, end - begin));
     begin = end + 1;
   }
-  return fmt::format("<figure><img alt=\"{}\"{} src=\"data:image/png;base64,{}\"><figcaption>{}</figcaption></figure>\n", escaped(given.caption),
-                     width > 0 ? fmt::format(" width=\"{}\"", width) : "", base64(given.png), lines);
+  return fmt::format("<figure><img alt=\"{}\"{} src=\"data:image/png;base64,{}\"><figcaption>{}</figcaption></figure>\n",
+                     escaped(given.caption), width > 0 ? fmt::format(" width=\"{}\"", width) : "", base64(given.png), lines);
 }
 
 }  // namespace

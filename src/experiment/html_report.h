@@ -10,7 +10,7 @@ namespace hinge::experiment {
 
 struct ReportPicture {
   std::string caption;  // may have several lines
-  std::string png;  // the bytes of a PNG file
+  std::string png;      // the bytes of a PNG file
 };
 
 struct ReportSection {

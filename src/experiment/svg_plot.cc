@@ -24,7 +24,7 @@ constexpr double kPaleness = 0.52;  // share of white in a pale tint
 constexpr double kTitleSize = 19, kTextSize = 13, kSmallSize = 10.5;
 constexpr double kMargin = 18, kLineHeight = 21, kPlotHeight = 340;
 constexpr double kBarWidth = 27, kNarrowestBar = 9, kGroupGap = 34;
-constexpr size_t kMostMarkers = 60;  // a line of more points is drawn without its points
+constexpr size_t kMostMarkers = 60;   // a line of more points is drawn without its points
 constexpr double kWidestBars = 1500;  // bars get narrower rather than make the plot wider than this
 
 // Width of a text in a common sans-serif font; a little too wide rather than too narrow.

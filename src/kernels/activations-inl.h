@@ -19,12 +19,13 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// e^x for x <= 0, 1 ulp (what is promised and tested is the bound of every h: activations_test.cc); NaN for NaN. In float, results below the normal numbers are 0.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpNotPositive(D d, V x) {
+// e^x for x <= 0, 1 ulp (what is promised and tested is the bound of every h: activations_test.cc); NaN for NaN. In float, results below
+// the normal numbers are 0.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V ExpNotPositive(D d, V x) {
   using T = hn::TFromD<D>;
   if constexpr (sizeof(T) == 4) {
-    // 2^n e^f, f in [-ln 2 / 2, ln 2 / 2]. Added to 1.5 2^23 + 127, x / ln 2 is rounded and leaves n + 127, the exponent of 2^n, in the lowest bits.
+    // 2^n e^f, f in [-ln 2 / 2, ln 2 / 2]. Added to 1.5 2^23 + 127, x / ln 2 is rounded and leaves n + 127, the exponent of 2^n, in the
+    // lowest bits.
     const V magic = hn::Set(d, 12583039.0f);
     const V t = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), n = hn::Sub(t, magic);
     const V f = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
@@ -45,8 +46,7 @@ HWY_INLINE V ExpNotPositive(D d, V x) {
 }
 
 // max(0, x), and NaN for NaN. In this order: x86 gives the second operand when one is NaN.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V MaxZero(D d, V x) {
+template <class D, class V = hn::Vec<D>> HWY_INLINE V MaxZero(D d, V x) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
 #else
@@ -55,8 +55,7 @@ HWY_INLINE V MaxZero(D d, V x) {
 }
 
 // s = 1 / (1 + e^-x) and, without cancellation, 1 - s.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Logistic(D d, V x, V& one_minus) {
+template <class D, class V = hn::Vec<D>> HWY_INLINE V Logistic(D d, V x, V& one_minus) {
   const V one = hn::Set(d, 1);
   const V e = ExpNotPositive(d, hn::Neg(hn::Abs(x)));
   const V large = hn::Div(one, hn::Add(one, e)), small = hn::Mul(e, large);
@@ -65,8 +64,7 @@ HWY_INLINE V Logistic(D d, V x, V& one_minus) {
   return hn::IfThenElse(negative, small, large);
 }
 
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Logistic(D d, V x) {
+template <class D, class V = hn::Vec<D>> HWY_INLINE V Logistic(D d, V x) {
   V one_minus;
   return Logistic(d, x, one_minus);
 }
@@ -74,8 +72,7 @@ HWY_INLINE V Logistic(D d, V x) {
 // P(X <= -a) for a >= 0, X normal, given e = exp(-a^2/2).
 // In float: e t p(t), t = 1 / (1 + 0.36 a), p of degree 8 fitted to exp(a^2/2) P(X <= -a) on [0, 14.6], relative error 3e-7 in
 // float arithmetic. In double: erfc of the C library, lane by lane (double is there to be right, not fast).
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V NormalTail(D d, V a, V e) {
+template <class D, class V = hn::Vec<D>> HWY_INLINE V NormalTail(D d, V a, V e) {
   using T = hn::TFromD<D>;
   if constexpr (sizeof(T) == 4) {
     const V one = hn::Set(d, 1);
@@ -185,7 +182,7 @@ struct Softplus {
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) {
     const V one = hn::Set(d, 1);
     const V e = ExpNotPositive(d, hn::Neg(hn::Abs(x)));
-    const V s = hn::Div(one, hn::Add(one, e));  // sigmoid(|x|)
+    const V s = hn::Div(one, hn::Add(one, e));                         // sigmoid(|x|)
     slope = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, s), s);  // below zero e / (1 + e), without cancellation
     return hn::Add(Relu::value(d, x), hn::Log1p(d, e));
   }

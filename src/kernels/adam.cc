@@ -20,17 +20,16 @@ struct Piece {
   int64_t first, size;
 };
 
-template <typename T>
-std::vector<Piece> PiecesOf(const std::vector<AdamTensor<T>>& tensors) {
+template <typename T> std::vector<Piece> PiecesOf(const std::vector<AdamTensor<T>>& tensors) {
   constexpr int64_t kPiece = 32768;
   std::vector<Piece> pieces;
   for (size_t t = 0; t < tensors.size(); ++t)
-    for (int64_t first = 0; first < tensors[t].size; first += kPiece) pieces.push_back({t, first, std::min(kPiece, tensors[t].size - first)});
+    for (int64_t first = 0; first < tensors[t].size; first += kPiece)
+      pieces.push_back({t, first, std::min(kPiece, tensors[t].size - first)});
   return pieces;
 }
 
-template <typename T>
-void Step(const std::vector<AdamTensor<T>>& tensors, const AdamStep& step, Parallel& parallel) {
+template <typename T> void Step(const std::vector<AdamTensor<T>>& tensors, const AdamStep& step, Parallel& parallel) {
   const std::vector<Piece> pieces = PiecesOf(tensors);
   parallel.run(static_cast<int64_t>(pieces.size()), [&](int64_t task, int) HWY_ATTR {
     const Piece& piece = pieces[static_cast<size_t>(task)];
@@ -54,8 +53,7 @@ void Step(const std::vector<AdamTensor<T>>& tensors, const AdamStep& step, Paral
   });
 }
 
-template <typename T>
-double SquaredNorm(const std::vector<AdamTensor<T>>& tensors, Parallel& parallel) {
+template <typename T> double SquaredNorm(const std::vector<AdamTensor<T>>& tensors, Parallel& parallel) {
   const std::vector<Piece> pieces = PiecesOf(tensors);
   std::vector<double> sums(pieces.size());
   parallel.run(static_cast<int64_t>(pieces.size()), [&](int64_t task, int) HWY_ATTR {

@@ -57,8 +57,7 @@ struct Tiles : Parts {
   explicit Tiles(int64_t rows) : Parts(rows, kTileRows) {}
 };
 
-template <typename T>
-HWY_INLINE T* At(const View<T>& view, int64_t b, int64_t head, int64_t l) {
+template <typename T> HWY_INLINE T* At(const View<T>& view, int64_t b, int64_t head, int64_t l) {
   return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
 }
 
@@ -71,10 +70,16 @@ struct Plan {
   int64_t longest_seen = 0;
   bool softmax;
 
-  template <typename T>
-  static Plan make(const AttentionShape& shape, const AttentionRule& rule) {
+  template <typename T> static Plan make(const AttentionShape& shape, const AttentionRule& rule) {
     const int64_t NR = PanelWidth<T>();
-    Plan plan{shape, rule, NR, RoundUp(shape.D, NR), CeilDiv(shape.D, NR), shape.Hkv ? shape.Hq / shape.Hkv : 0, {}, 0,
+    Plan plan{shape,
+              rule,
+              NR,
+              RoundUp(shape.D, NR),
+              CeilDiv(shape.D, NR),
+              shape.Hkv ? shape.Hq / shape.Hkv : 0,
+              {},
+              0,
               rule.h == Activation::softmax};
     for (int64_t s = 0; s < sequence_count(shape); ++s) {
       const Sequence seq = sequence(shape, s);
@@ -101,8 +106,7 @@ struct Plan {
 struct SplitGain {
   double early, late;
 };
-template <typename T>
-HWY_INLINE SplitGain Split(double gain, bool divides) {
+template <typename T> HWY_INLINE SplitGain Split(double gain, bool divides) {
   const bool is_late = gain == 0 || (divides && std::abs(gain) < std::sqrt(static_cast<double>(std::numeric_limits<T>::min())));
   return is_late ? SplitGain{1, gain} : SplitGain{gain, 1};
 }
@@ -133,8 +137,7 @@ class RowLengths {
   bool has_log_ = false;
 };
 
-template <typename T>
-HWY_INLINE void PrefetchRow(const T* row, int64_t depth) {
+template <typename T> HWY_INLINE void PrefetchRow(const T* row, int64_t depth) {
   for (int64_t k = 0; k < depth; k += static_cast<int64_t>(64 / sizeof(T))) hwy::Prefetch(row + k);
 }
 
@@ -152,8 +155,7 @@ void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys
 
 // Width panels of the rows [begin, end) of one head.
 template <typename T>
-void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows, int64_t kv_head, int64_t begin, int64_t end,
-                T* packed) {
+void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows, int64_t kv_head, int64_t begin, int64_t end, T* packed) {
   for (int64_t j = begin; j < end; ++j)
     PackWidthRow(At(rows, seq.b, kv_head, seq.k_begin + j), plan.shape.D, packed + j * plan.NR, seq.seen * plan.NR);
 }
@@ -163,16 +165,14 @@ HWY_INLINE int64_t PackedScoresSize(const Plan& plan, int64_t keys) { return Rou
 HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys) { return keys * plan.padded_depth; }
 
 // Scores and activation of one h: a tile of scores, in which cheap activations are applied at once; the others have `activate`.
-template <typename T>
-struct ScoreKernels {
+template <typename T> struct ScoreKernels {
   using Score = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*);
   Score by_rows[kTileRows + 1];
   void (*activate)(T*, T*, int, int64_t);  // null: done in the tile
   bool has_zeros;
 };
 
-template <class H, int64_t kKeys, bool kSlopes, typename T>
-ScoreKernels<T> MakeScoreKernels() {
+template <class H, int64_t kKeys, bool kSlopes, typename T> ScoreKernels<T> MakeScoreKernels() {
   if constexpr (H::kInTile) {
     return {HINGE_BY_ROWS(ScoreTile, H, kKeys, kSlopes, T), nullptr, H::kHasZeros};
   } else {
@@ -181,16 +181,13 @@ ScoreKernels<T> MakeScoreKernels() {
 }
 
 // Calls make.template operator()<H>() with the class of the activation; softmax has a stand-in.
-template <class SoftmaxStandIn, class Make>
-auto WithActivation(Activation h, const Make& make) {
+template <class SoftmaxStandIn, class Make> auto WithActivation(Activation h, const Make& make) {
   switch (h) {
 #define HINGE_CASE(name, cls) \
-  case Activation::name:      \
-    return make.template operator()<cls>();
+  case Activation::name: return make.template operator()<cls>();
     HINGE_FOR_EACH_POINTWISE_ACTIVATION(HINGE_CASE)
 #undef HINGE_CASE
-    case Activation::softmax:
-      break;
+    case Activation::softmax: break;
   }
   return make.template operator()<SoftmaxStandIn>();
 }
@@ -206,8 +203,7 @@ HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* lis
 }
 
 template <typename T>
-HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* tile, int64_t tile_row,
-                               T* sums) {
+HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* tile, int64_t tile_row, T* sums) {
   using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*);
   static constexpr F kDense[] = HINGE_BY_ROWS(SpreadRows, false, T);
   static constexpr F kListed[] = HINGE_BY_ROWS(SpreadRows, true, T);
@@ -216,10 +212,9 @@ HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list,
 
 // Which keys of a block a row tile works on. All rows of the tile see the first `common` keys; causal rows r see own(r) >= common.
 // The list of non-zero keys is used when it leaves out enough to pay for its indirection.
-template <typename T>
-struct TileKeys {
-  int rows = 0;         // real rows
-  int padded = 0;       // height of the micro-kernels
+template <typename T> struct TileKeys {
+  int rows = 0;    // real rows
+  int padded = 0;  // height of the micro-kernels
   int64_t common = 0;
   int64_t own[kTileRows] = {};
   const uint32_t* list = nullptr;  // null: dense
@@ -256,8 +251,7 @@ struct TileKeys {
 
 // sums (+)= weights x a width panel of keys, in backward's tiles: the keys that all rows of a tile see, then what later rows of a causal
 // tile see beyond the first one.
-template <typename T>
-void WeightedSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* panel, T* sums, bool add) {
+template <typename T> void WeightedSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* panel, T* sums, bool add) {
   const int64_t pd = plan.padded_depth, NR = plan.NR;
   CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, keys.list, keys.count, panel, NR, sums, pd, add, nullptr);
   for (int r = 1; r < keys.rows; ++r)
@@ -267,8 +261,7 @@ void WeightedSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, c
 }
 
 // The transposed product into a width panel of the keys, likewise.
-template <typename T>
-void SpreadSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* tile, T* panel) {
+template <typename T> void SpreadSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* tile, T* panel) {
   const int64_t pd = plan.padded_depth, NR = plan.NR;
   CallSpreadRows<T>(keys.padded, weights, keys.list, keys.count, tile, pd, panel);
   for (int r = 1; r < keys.rows; ++r)
@@ -289,8 +282,10 @@ class ZeroWatch {
     block_.skipped += skipped;
   }
   void end_block(bool looked) {
-    if (looked && block_.skipped * 32 < block_.groups) rest_ = kRest;
-    else if (rest_ > 0) --rest_;
+    if (looked && block_.skipped * 32 < block_.groups)
+      rest_ = kRest;
+    else if (rest_ > 0)
+      --rest_;
     total_.groups += block_.groups;
     total_.skipped += block_.skipped;
     block_ = {};

@@ -36,23 +36,22 @@ inline constexpr int64_t kTasksPerStep = 64;
 struct SoftmaxWeight {
   static constexpr bool kHasZeros = false, kInTile = false;
   static constexpr Slope kSlope = Slope::kStored;
-  template <class D, class V> static HWY_INLINE V value(D d, V x) { return ExpNotPositive(d, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Zero(d), x)); }
+  template <class D, class V> static HWY_INLINE V value(D d, V x) {
+    return ExpNotPositive(d, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Zero(d), x));
+  }
   template <class D, class V> static HWY_INLINE V value_and_slope(D d, V x, V& slope) { return slope = value(d, x); }
 };
 
-template <typename T>
-struct BackwardKernels {
+template <typename T> struct BackwardKernels {
   using Gradient = void (*)(const T*, int64_t, const T*, int64_t, const T*, const T*, T*, T*);
   ScoreKernels<T> score;
   Gradient gradient[kTileRows + 1];
 };
 
 // Slopes are stored where the weights do not tell them, and always where rows are finished one by one (general).
-template <typename T>
-struct MakeBackwardKernels {
+template <typename T> struct MakeBackwardKernels {
   bool general;
-  template <class H>
-  BackwardKernels<T> operator()() const {
+  template <class H> BackwardKernels<T> operator()() const {
     if (!general && H::kSlope != Slope::kStored)
       return {MakeScoreKernels<H, kBackwardKeys, false, T>(), HINGE_BY_ROWS(GradientTile, H::kSlope, T)};
     return {MakeScoreKernels<H, kBackwardKeys, true, T>(), HINGE_BY_ROWS(GradientTile, Slope::kStored, T)};
@@ -60,16 +59,15 @@ struct MakeBackwardKernels {
 };
 
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
-template <typename T>
-struct BackwardScratch {
-  T *q, *grad, *dq;        // [tile of chunk][slot][padded_depth]: scale q, dO', dq / scale
-  T *shift, *grad_shift;    // [tile of chunk][slot]: added to the scores and to G
-  T *log_grad, *log_c;     // [tile of chunk][slot]: c_i grad_weight_log_i and log |c_i|
+template <typename T> struct BackwardScratch {
+  T *q, *grad, *dq;           // [tile of chunk][slot][padded_depth]: scale q, dO', dq / scale
+  T *shift, *grad_shift;      // [tile of chunk][slot]: added to the scores and to G
+  T *log_grad, *log_c;        // [tile of chunk][slot]: c_i grad_weight_log_i and log |c_i|
   T *weights, *slopes, *raw;  // [tile of block] weight tiles: h, then h' and later dx, dO' . v
-  T *dk, *dv;              // width panels of the key chunk
-  T* keep;                 // [kBackwardKeys] dropout of one row
-  uint32_t* masks;         // [tile of block][kBackwardKeys]: per panel, the keys that any row of the tile gives a weight
-  uint32_t* lists;         // [tile of block][kListSize]
+  T *dk, *dv;                 // width panels of the key chunk
+  T* keep;                    // [kBackwardKeys] dropout of one row
+  uint32_t* masks;            // [tile of block][kBackwardKeys]: per panel, the keys that any row of the tile gives a weight
+  uint32_t* lists;            // [tile of block][kListSize]
   static constexpr int64_t kListSize = kBackwardKeys + 8;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
@@ -119,11 +117,12 @@ HWY_NOINLINE void RowGradient(T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, c
 }
 
 // One call of attention_backward.
-template <typename T>
-class Backward {
+template <typename T> class Backward {
  public:
   Backward(const Plan& plan, const AttentionBackward<T>& io)
-      : plan_(plan), io_(io), row_sums_(!plan.softmax && (io.dgain || io.dbias || io.dalpha)),
+      : plan_(plan),
+        io_(io),
+        row_sums_(!plan.softmax && (io.dgain || io.dbias || io.dalpha)),
         general_(row_sums_ || io.grad_weight_log || plan.rule.dropout > 0),
         kernels_(WithActivation<SoftmaxWeight>(plan.rule.h, MakeBackwardKernels<T>{general_})),
         threshold_(dropout_threshold(plan.rule.dropout)) {
@@ -160,7 +159,9 @@ class Backward {
     } else {
       for (int64_t first = 0; first < units; first += wave) {
         const int64_t last = std::min(first + wave, units);
-        struct Task { int64_t unit, part; };
+        struct Task {
+          int64_t unit, part;
+        };
         std::vector<Task> packing;
         int64_t steps = 0;
         for (int64_t unit = first; unit < last; ++unit) {
@@ -172,7 +173,8 @@ class Backward {
         parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
           const Task& task = packing[static_cast<size_t>(i)];
           const int64_t begin = task.part * kBackwardKeys;
-          Pack(task.unit, begin, std::min(begin + kBackwardKeys, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
+          Pack(task.unit, begin, std::min(begin + kBackwardKeys, plan_.unit_sequence(task.unit).seen),
+               packs[static_cast<size_t>(task.unit - first)]);
         });
         for (int64_t step = 0; step < steps; ++step)
           parallel.run((last - first) * steps, [&](int64_t i, int worker) HWY_ATTR {
@@ -191,13 +193,15 @@ class Backward {
   // How a sequence is cut, by its shape only.
   struct Chunks {
     Tiles tiles;
-    Parts queries;   // of tiles
+    Parts queries;  // of tiles
     KeyParts keys;
     int64_t steps;
-    bool single;     // one pair makes the whole result: outputs are stored, not added to
+    bool single;  // one pair makes the whole result: outputs are stored, not added to
     Chunks(const Sequence& seq, int64_t units)
-        : tiles(seq.lq), queries(tiles.parts, Limit(tiles.parts, units, kLeastChunkTiles, kMostChunkTiles)),
-          keys(0, seq.seen, Limit(seq.seen, units, kLeastChunkKeys, kMostChunkKeys) / kKeyStep * kKeyStep), steps(std::max(queries.parts, keys.parts)),
+        : tiles(seq.lq),
+          queries(tiles.parts, Limit(tiles.parts, units, kLeastChunkTiles, kMostChunkTiles)),
+          keys(0, seq.seen, Limit(seq.seen, units, kLeastChunkKeys, kMostChunkKeys) / kKeyStep * kKeyStep),
+          steps(std::max(queries.parts, keys.parts)),
           single(queries.parts == 1 && keys.parts == 1) {}
     static int64_t Limit(int64_t count, int64_t units, int64_t least, int64_t most) {
       return std::clamp(CeilDiv(count, CeilDiv(kTasksPerStep, units)), least, most);

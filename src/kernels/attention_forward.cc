@@ -22,14 +22,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kSpans = 64;
 
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
-template <typename T>
-struct ForwardScratch {
-  T *q, *out;               // [tile][slot][padded_depth], for tiles that cannot be read or written in place
-  T* weights;               // [tile] weight tiles
-  T *shift, *factor;        // [tile][slot]: added to the scores (bias); the row's final factor
+template <typename T> struct ForwardScratch {
+  T *q, *out;                               // [tile][slot][padded_depth], for tiles that cannot be read or written in place
+  T* weights;                               // [tile] weight tiles
+  T *shift, *factor;                        // [tile][slot]: added to the scores (bias); the row's final factor
   double *sum, *log_sum, *zeros, *largest;  // [tile][slot] statistics; softmax: running sum, sum e (x - max), -, maximum
-  uint32_t* masks;          // [tile][kForwardKeys]: per panel, the keys that any row of the tile gives a weight
-  uint32_t* lists;          // [tile][kListSize]
+  uint32_t* masks;                          // [tile][kForwardKeys]: per panel, the keys that any row of the tile gives a weight
+  uint32_t* lists;                          // [tile][kListSize]
   static constexpr int64_t kListSize = kForwardKeys + 8;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
@@ -70,8 +69,8 @@ HWY_NOINLINE void AddStatistics(const T* HWY_RESTRICT w, int64_t count, bool log
 
 // Turns one run of scores x into e^(x - m), m the running maximum, and brings what was summed under the old maximum in line.
 template <typename T>
-HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, T* HWY_RESTRICT out, int64_t padded_depth,
-                             double& largest, double& sum, double& log_sum, double& zeros) {
+HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, T* HWY_RESTRICT out, int64_t padded_depth, double& largest,
+                             double& sum, double& log_sum, double& zeros) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const T lowest = -std::numeric_limits<T>::infinity();
@@ -123,20 +122,17 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
 }
 
 // Softmax's own pass wants raw scores: the identity stands in for it.
-template <typename T>
-struct MakeForwardKernels {
-  template <class H>
-  ScoreKernels<T> operator()() const {
-    return MakeScoreKernels<H, kForwardKeys, false, T>();
-  }
+template <typename T> struct MakeForwardKernels {
+  template <class H> ScoreKernels<T> operator()() const { return MakeScoreKernels<H, kForwardKeys, false, T>(); }
 };
 
 // One call of attention_forward.
-template <typename T>
-class Forward {
+template <typename T> class Forward {
  public:
   Forward(const Plan& plan, const AttentionForward<T>& io)
-      : plan_(plan), io_(io), kernels_(WithActivation<Identity>(plan.rule.h, MakeForwardKernels<T>{})),
+      : plan_(plan),
+        io_(io),
+        kernels_(WithActivation<Identity>(plan.rule.h, MakeForwardKernels<T>{})),
         statistics_(io.weight_sum || io.weight_log || io.zero_share),
         threshold_(dropout_threshold(plan.rule.dropout)) {}
 
@@ -168,7 +164,9 @@ class Forward {
       for (int64_t first = 0; first < units; first += wave) {
         const int64_t last = std::min(first + wave, units);
         // Tasks of a wave: (unit, key chunk), then (unit, query head, span), the longest rows (causal) first.
-        struct Task { int64_t unit, g, part; };
+        struct Task {
+          int64_t unit, g, part;
+        };
         std::vector<Task> packing, spans;
         for (int64_t unit = first; unit < last; ++unit) {
           const Sequence& seq = plan_.unit_sequence(unit);
@@ -179,7 +177,8 @@ class Forward {
         parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
           const Task& task = packing[static_cast<size_t>(i)];
           const int64_t begin = task.part * kForwardKeys;
-          Pack(task.unit, begin, std::min(begin + kForwardKeys, plan_.unit_sequence(task.unit).seen), packs[static_cast<size_t>(task.unit - first)]);
+          Pack(task.unit, begin, std::min(begin + kForwardKeys, plan_.unit_sequence(task.unit).seen),
+               packs[static_cast<size_t>(task.unit - first)]);
         });
         parallel.run(static_cast<int64_t>(spans.size()), [&](int64_t i, int worker) HWY_ATTR {
           const Task& task = spans[static_cast<size_t>(i)];
@@ -330,7 +329,8 @@ class Forward {
   // Softmax: a row's factor becomes 1 / its sum (over 1 - dropout), once its last key is in.
   void DivideFactors(int64_t tiles, const TileKeys<T>* keys, ForwardScratch<T>& s) {
     for (int64_t t = 0; t < tiles; ++t)
-      for (int r = 0; r < keys[t].rows; ++r) s.factor[t * kTileRows + r] = static_cast<T>(s.factor[t * kTileRows + r] / s.sum[t * kTileRows + r]);
+      for (int r = 0; r < keys[t].rows; ++r)
+        s.factor[t * kTileRows + r] = static_cast<T>(s.factor[t * kTileRows + r] / s.sum[t * kTileRows + r]);
   }
 
   // Statistics, softmax and dropout of one block of weights, row by row.

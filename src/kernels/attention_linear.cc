@@ -85,8 +85,7 @@ struct LinearCut {
 };
 
 // Up to kLinearRows rows or keys, in tiles kTileRows slots apart, as the micro-kernels want them on either side of a product.
-template <typename T>
-struct LinearRows {
+template <typename T> struct LinearRows {
   T* rows;     // [tile][slot][padded_depth]
   T* weights;  // [tile][piece][slot][kBackwardKeys]: D elements and the one added, in as many pieces as they need
 
@@ -95,16 +94,14 @@ struct LinearRows {
   LinearRows weights_only() const { return {nullptr, weights}; }
 };
 
-template <typename T>
-HWY_INLINE void AddTo(T* HWY_RESTRICT sums, const T* HWY_RESTRICT values, int64_t count) {
+template <typename T> HWY_INLINE void AddTo(T* HWY_RESTRICT sums, const T* HWY_RESTRICT values, int64_t count) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t k = 0; k < count; k += N) hn::Store(hn::Add(hn::Load(d, sums + k), hn::Load(d, values + k)), d, sums + k);
 }
 
 // a . b of aligned rows of `padded` elements.
-template <typename T>
-HWY_INLINE double DotPadded(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t padded) {
+template <typename T> HWY_INLINE double DotPadded(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t padded) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   auto sum0 = hn::Zero(d), sum1 = sum0;
@@ -116,8 +113,7 @@ HWY_INLINE double DotPadded(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, in
 }
 
 // Sum of one row of a weight tile.
-template <typename T>
-HWY_INLINE double SumOfRun(const T* HWY_RESTRICT values, int64_t count) {
+template <typename T> HWY_INLINE double SumOfRun(const T* HWY_RESTRICT values, int64_t count) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   auto sum = hn::Zero(d);
@@ -127,8 +123,7 @@ HWY_INLINE double SumOfRun(const T* HWY_RESTRICT values, int64_t count) {
 }
 
 // What forward and backward share.
-template <typename T>
-class LinearOrder {
+template <typename T> class LinearOrder {
  protected:
   explicit LinearOrder(const Plan& plan) : plan_(plan), matrix_size_((D + 1) * pd), key_sum_size_(matrix_size_ + pd) {
     for (const Sequence& seq : plan.sequences) cuts_.emplace_back(seq, D);
@@ -143,8 +138,7 @@ class LinearOrder {
 
   // Units are done in waves that hold at most kPackedBytes of sums, or one unit. size(unit): its elements. Returns where each unit's
   // sums begin and the elements of the largest wave; `wave_ends` are the waves.
-  template <typename Size>
-  int64_t MakeWaves(const Size& size, std::vector<int64_t>& begins, std::vector<int64_t>& wave_ends) const {
+  template <typename Size> int64_t MakeWaves(const Size& size, std::vector<int64_t>& begins, std::vector<int64_t>& wave_ends) const {
     constexpr int64_t most = static_cast<int64_t>(kPackedBytes / sizeof(T));
     int64_t used = 0, largest = 0;
     for (int64_t unit = 0; unit < plan_.units(); ++unit) {
@@ -252,7 +246,8 @@ class LinearOrder {
   void PackChunkScores(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
     for (int64_t j = 0; j < count; j += NR)
-      PackScorePanel(At(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), keys.stride_l, std::min(NR, count - j), D, T{1}, packed + j * D);
+      PackScorePanel(At(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), keys.stride_l, std::min(NR, count - j), D, T{1},
+                     packed + j * D);
   }
   void PackChunkWidths(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
@@ -291,8 +286,7 @@ class LinearOrder {
   std::vector<LinearCut> cuts_;
 };
 
-template <typename T>
-struct LinearForwardScratch {
+template <typename T> struct LinearForwardScratch {
   LinearRows<T> left, right;
   T* sums;            // [tile][slot][padded_depth]
   T *shift, *factor;  // [tile][slot]: b_i, c_i
@@ -302,12 +296,11 @@ struct LinearForwardScratch {
 };
 
 // One call of linear_forward.
-template <typename T>
-class LinearForward : LinearOrder<T> {
+template <typename T> class LinearForward : LinearOrder<T> {
   using Base = LinearOrder<T>;
   using Scratch = LinearForwardScratch<T>;
-  using typename Base::Task;
   using Base::D, Base::pd, Base::NR, Base::plan_, Base::Cut;
+  using typename Base::Task;
 
  public:
   LinearForward(const Plan& plan, const AttentionForward<T>& io) : Base(plan), io_(io) {}
@@ -339,8 +332,8 @@ class LinearForward : LinearOrder<T> {
         const Task& task = chunks[static_cast<size_t>(i)];
         if (task.kind == Task::kClear) return ClearRows(task.unit);
         const Scratch& s = scratch[static_cast<size_t>(worker)];
-        Base::SumOverChunk(Cut(task.unit), plan_.unit_kv_head(task.unit), task.part, io_.k, io_.v, io_.weight_sum != nullptr, s.left, s.right,
-                           unit_sums_[static_cast<size_t>(task.unit)] + task.part * Base::key_sum_size_);
+        Base::SumOverChunk(Cut(task.unit), plan_.unit_kv_head(task.unit), task.part, io_.k, io_.v, io_.weight_sum != nullptr, s.left,
+                           s.right, unit_sums_[static_cast<size_t>(task.unit)] + task.part * Base::key_sum_size_);
       });
       Base::MakeRunningSums(running, parallel);
       parallel.run(static_cast<int64_t>(spans.size()), [&](int64_t i, int worker) HWY_ATTR {
@@ -453,24 +446,22 @@ class LinearForward : LinearOrder<T> {
   std::vector<T*> unit_sums_;  // [unit]: M of each chunk, later of it and all chunks before; sum of k behind each
 };
 
-template <typename T>
-struct LinearBackwardScratch {
-  LinearRows<T> q, grad;           // q' and G'
-  T* dq;                           // [tile][slot][padded_depth], without scale
-  T *shift, *grad_shift;           // [tile][slot]: b_i, c_i grad_weight_sum_i
-  T *scores, *dx;                  // weight tiles
-  double* dx_sum;                  // [tile][slot]: of the pairs done one by one
+template <typename T> struct LinearBackwardScratch {
+  LinearRows<T> q, grad;              // q' and G'
+  T* dq;                              // [tile][slot][padded_depth], without scale
+  T *shift, *grad_shift;              // [tile][slot]: b_i, c_i grad_weight_sum_i
+  T *scores, *dx;                     // weight tiles
+  double* dx_sum;                     // [tile][slot]: of the pairs done one by one
   T *k_scores, *v_scores, *k_panels;  // a chunk, packed
-  T *dk, *dv;                      // width panels of a chunk, with room for what pads the last tile
+  T *dk, *dv;                         // width panels of a chunk, with room for what pads the last tile
 };
 
 // One call of linear_backward.
-template <typename T>
-class LinearBackward : LinearOrder<T> {
+template <typename T> class LinearBackward : LinearOrder<T> {
   using Base = LinearOrder<T>;
   using Scratch = LinearBackwardScratch<T>;
-  using typename Base::Task;
   using Base::D, Base::pd, Base::NR, Base::plan_, Base::Cut;
+  using typename Base::Task;
 
  public:
   LinearBackward(const Plan& plan, const AttentionBackward<T>& io) : Base(plan), io_(io), row_sums_(io.dgain || io.dbias || io.dalpha) {}

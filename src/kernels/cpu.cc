@@ -18,7 +18,8 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve independent sums, as in the attention tiles; returns the operations done. The sums go to `sink` so that they are not optimised away.
+// Twelve independent sums, as in the attention tiles; returns the operations done. The sums go to `sink` so that they are not optimised
+// away.
 double MultiplyAddRegisters(int64_t steps, float* sink) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;

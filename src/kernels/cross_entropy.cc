@@ -20,8 +20,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Loss and gradient as if no class were a target; the caller takes the targets' shares off both.
-template <typename T>
-double SoftmaxRow(const T* HWY_RESTRICT x, int64_t classes, T* HWY_RESTRICT grad) {
+template <typename T> double SoftmaxRow(const T* HWY_RESTRICT x, int64_t classes, T* HWY_RESTRICT grad) {
   const hn::ScalableTag<T> d;
   T largest = -std::numeric_limits<T>::infinity();
   for (int64_t c = 0; c < classes; ++c) largest = std::max(largest, x[c]);
@@ -35,15 +34,12 @@ double SoftmaxRow(const T* HWY_RESTRICT x, int64_t classes, T* HWY_RESTRICT grad
   });
   if (grad) {
     const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
-    ForVectors(d, classes, [&](int64_t j, int64_t n) HWY_ATTR {
-      StoreFirst(hn::Mul(LoadFirst(d, grad + j, n), inverse), d, grad + j, n);
-    });
+    ForVectors(d, classes, [&](int64_t j, int64_t n) HWY_ATTR { StoreFirst(hn::Mul(LoadFirst(d, grad + j, n), inverse), d, grad + j, n); });
   }
   return static_cast<double>(largest) + std::log(sum);
 }
 
-template <typename T>
-double SigmoidRow(const T* HWY_RESTRICT x, int64_t classes, T* HWY_RESTRICT grad) {
+template <typename T> double SigmoidRow(const T* HWY_RESTRICT x, int64_t classes, T* HWY_RESTRICT grad) {
   const hn::ScalableTag<T> d;
   double sum = 0;
   ForVectors(d, classes, [&](int64_t j, int64_t n) HWY_ATTR {
@@ -56,8 +52,7 @@ double SigmoidRow(const T* HWY_RESTRICT x, int64_t classes, T* HWY_RESTRICT grad
   return sum;
 }
 
-template <typename T>
-void Rows(CrossEntropy kind, const CrossEntropyRows<T>& io, Parallel& parallel) {
+template <typename T> void Rows(CrossEntropy kind, const CrossEntropyRows<T>& io, Parallel& parallel) {
   parallel.run(io.rows, [&](int64_t row, int) HWY_ATTR {
     const T* x = io.logits + row * io.classes;
     T* grad = io.grad_logits ? io.grad_logits + row * io.classes : nullptr;

@@ -23,16 +23,17 @@ template <bool kApply, typename T>
 HWY_NOINLINE void DropoutRun(uint64_t seed, uint32_t threshold, int64_t head, int64_t row, int64_t first_key, int64_t count,
                              T* HWY_RESTRICT out) {
   for (int64_t j = 0; j < count; ++j) {
-    if (!dropout_keeps(seed, threshold, head, row, first_key + j)) out[j] = 0;
-    else if (!kApply) out[j] = 1;
+    if (!dropout_keeps(seed, threshold, head, row, first_key + j))
+      out[j] = 0;
+    else if (!kApply)
+      out[j] = 1;
   }
 }
 
 #else
 
 // High and low halves of the 32 x 32 bit products of each lane with a constant.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE void MulWide(D d, V x, V multiplier, V& high, V& low) {
+template <class D, class V = hn::Vec<D>> HWY_INLINE void MulWide(D d, V x, V multiplier, V& high, V& low) {
   const hn::Repartition<uint64_t, D> d64;
   const auto even = hn::MulEven(x, multiplier);
   const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(d64, x))), multiplier);

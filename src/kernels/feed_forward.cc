@@ -17,8 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int64_t kElementsPerTask = 16384;
 
-template <class H, typename T>
-void ActivateForward(const T* u, int64_t n, T* a, Parallel& parallel) {
+template <class H, typename T> void ActivateForward(const T* u, int64_t n, T* a, Parallel& parallel) {
   parallel.run((n + kElementsPerTask - 1) / kElementsPerTask, [&](int64_t task, int) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const int64_t first = task * kElementsPerTask;
@@ -28,8 +27,7 @@ void ActivateForward(const T* u, int64_t n, T* a, Parallel& parallel) {
   });
 }
 
-template <class H, typename T>
-void ActivateBackwardRows(const ActivateBackward<T>& io, Parallel& parallel) {
+template <class H, typename T> void ActivateBackwardRows(const ActivateBackward<T>& io, Parallel& parallel) {
   SumOverRows(io.rows, io.width, io.grad_bias, parallel, [&](int64_t first, int64_t last, T* sums) HWY_ATTR {
     const hn::ScalableTag<T> d;
     for (int64_t row = first; row < last; ++row) {
@@ -45,8 +43,7 @@ void ActivateBackwardRows(const ActivateBackward<T>& io, Parallel& parallel) {
   });
 }
 
-template <typename T>
-void ColumnSums(const T* x, int64_t rows, int64_t stride, int64_t width, T* sums, Parallel& parallel) {
+template <typename T> void ColumnSums(const T* x, int64_t rows, int64_t stride, int64_t width, T* sums, Parallel& parallel) {
   SumOverRows(rows, width, sums, parallel, [&](int64_t first, int64_t last, T* own) HWY_ATTR {
     const hn::ScalableTag<T> d;
     for (int64_t row = first; row < last; ++row)
@@ -56,27 +53,22 @@ void ColumnSums(const T* x, int64_t rows, int64_t stride, int64_t width, T* sums
   });
 }
 
-#define HINGE_WITH_ACTIVATION(h, CALL)                      \
-  switch (h) {                                              \
-    HINGE_FOR_EACH_POINTWISE_ACTIVATION(CALL)               \
-    case Activation::softmax:                               \
-      break;                                                \
+#define HINGE_WITH_ACTIVATION(h, CALL)        \
+  switch (h) {                                \
+    HINGE_FOR_EACH_POINTWISE_ACTIVATION(CALL) \
+    case Activation::softmax: break;          \
   }
 
-template <typename T>
-void ForwardNamed(Activation h, const T* u, int64_t n, T* a, Parallel& parallel) {
+template <typename T> void ForwardNamed(Activation h, const T* u, int64_t n, T* a, Parallel& parallel) {
 #define HINGE_CASE(name, cls) \
-  case Activation::name:      \
-    return ActivateForward<cls>(u, n, a, parallel);
+  case Activation::name: return ActivateForward<cls>(u, n, a, parallel);
   HINGE_WITH_ACTIVATION(h, HINGE_CASE)
 #undef HINGE_CASE
 }
 
-template <typename T>
-void BackwardNamed(Activation h, const ActivateBackward<T>& io, Parallel& parallel) {
+template <typename T> void BackwardNamed(Activation h, const ActivateBackward<T>& io, Parallel& parallel) {
 #define HINGE_CASE(name, cls) \
-  case Activation::name:      \
-    return ActivateBackwardRows<cls>(io, parallel);
+  case Activation::name: return ActivateBackwardRows<cls>(io, parallel);
   HINGE_WITH_ACTIVATION(h, HINGE_CASE)
 #undef HINGE_CASE
 }

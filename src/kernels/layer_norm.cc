@@ -19,8 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int64_t kRowsPerTask = 32;
 
-template <typename T>
-HWY_INLINE T Mean(const T* HWY_RESTRICT x, int64_t width) {
+template <typename T> HWY_INLINE T Mean(const T* HWY_RESTRICT x, int64_t width) {
   const hn::ScalableTag<T> d;
   auto sum = hn::Zero(d);
   ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR { sum = hn::Add(sum, LoadFirst(d, x + j, n)); });
@@ -28,8 +27,7 @@ HWY_INLINE T Mean(const T* HWY_RESTRICT x, int64_t width) {
 }
 
 // Mean and 1 / sqrt(variance + eps), the variance by a second pass: no cancellation.
-template <typename T>
-HWY_INLINE void Moments(const T* HWY_RESTRICT x, int64_t width, double eps, T& mean, T& rstd) {
+template <typename T> HWY_INLINE void Moments(const T* HWY_RESTRICT x, int64_t width, double eps, T& mean, T& rstd) {
   const hn::ScalableTag<T> d;
   mean = Mean(x, width);
   const auto m = hn::Set(d, mean);
@@ -43,8 +41,7 @@ HWY_INLINE void Moments(const T* HWY_RESTRICT x, int64_t width, double eps, T& m
   rstd = static_cast<T>(1 / std::sqrt(variance + eps));
 }
 
-template <typename T>
-void Forward(const LayerNormShape& shape, const LayerNormForward<T>& io, Parallel& parallel) {
+template <typename T> void Forward(const LayerNormShape& shape, const LayerNormForward<T>& io, Parallel& parallel) {
   const int64_t tasks = (shape.rows + kRowsPerTask - 1) / kRowsPerTask;
   parallel.run(tasks, [&](int64_t task, int) HWY_ATTR {
     const hn::ScalableTag<T> d;
@@ -67,8 +64,7 @@ void Forward(const LayerNormShape& shape, const LayerNormForward<T>& io, Paralle
   });
 }
 
-template <typename T>
-void Backward(const LayerNormShape& shape, const LayerNormBackward<T>& io, Parallel& parallel) {
+template <typename T> void Backward(const LayerNormShape& shape, const LayerNormBackward<T>& io, Parallel& parallel) {
   const int64_t width = shape.width;
   std::vector<T> totals(static_cast<size_t>(2 * width));
   SumOverRows(shape.rows, 2 * width, totals.data(), parallel, [&](int64_t first, int64_t last, T* sums) HWY_ATTR {

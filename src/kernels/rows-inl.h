@@ -20,8 +20,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Calls body(j, n) for the vectors of [0, width): n is the number of lanes, or less for the last one.
-template <class D, class Body>
-HWY_INLINE void ForVectors(D d, int64_t width, const Body& body) {
+template <class D, class Body> HWY_INLINE void ForVectors(D d, int64_t width, const Body& body) {
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = 0;
   for (; j + N <= width; j += N) body(j, N);
@@ -29,16 +28,14 @@ HWY_INLINE void ForVectors(D d, int64_t width, const Body& body) {
 }
 
 // The first n elements, zeros behind; reads no further.
-template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, int64_t n) {
+template <class D, typename T = hn::TFromD<D>> HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, int64_t n) {
   if (n == static_cast<int64_t>(hn::Lanes(d))) return hn::LoadU(d, from);
   HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(T)] = {};
   std::copy_n(from, n, buffer);
   return hn::Load(d, buffer);
 }
 
-template <class D, class V, typename T = hn::TFromD<D>>
-HWY_INLINE void StoreFirst(V x, D d, T* to, int64_t n) {
+template <class D, class V, typename T = hn::TFromD<D>> HWY_INLINE void StoreFirst(V x, D d, T* to, int64_t n) {
   if (n == static_cast<int64_t>(hn::Lanes(d))) return hn::StoreU(x, d, to);
   HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(T)];
   hn::Store(x, d, buffer);
@@ -47,8 +44,7 @@ HWY_INLINE void StoreFirst(V x, D d, T* to, int64_t n) {
 
 // Rows are handed out in chunks that depend on their number only. Chunk c calls rows(first, last, sums), which adds to its own
 // `columns` sums; these are added up in the order of the chunks.
-template <typename T, class Rows>
-void SumOverRows(int64_t rows, int64_t columns, T* total, Parallel& parallel, const Rows& body) {
+template <typename T, class Rows> void SumOverRows(int64_t rows, int64_t columns, T* total, Parallel& parallel, const Rows& body) {
   constexpr int64_t kMostChunks = 64, kLeastRows = 16;
   const int64_t chunk = std::max(kLeastRows, (rows + kMostChunks - 1) / kMostChunks), chunks = (rows + chunk - 1) / chunk;
   const int64_t stride = (columns + 31) / 32 * 32;

@@ -31,10 +31,7 @@ inline constexpr int kPanelVectors = 2;
 inline constexpr int64_t kForwardKeys = 256;
 inline constexpr int64_t kBackwardKeys = 128;
 
-template <typename T>
-HWY_INLINE int64_t PanelWidth() {
-  return kPanelVectors * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-}
+template <typename T> HWY_INLINE int64_t PanelWidth() { return kPanelVectors * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>())); }
 
 // Appends first + the numbers of the mask's set bits; returns the new end. Stores eight numbers at a time, whatever the count.
 HWY_INLINE uint32_t* AppendSetBits(uint32_t mask, uint32_t first, uint32_t* HWY_RESTRICT list) {
@@ -54,43 +51,41 @@ HWY_INLINE uint32_t* AppendSetBits(uint32_t mask, uint32_t first, uint32_t* HWY_
 }
 
 // The lanes of x that are not zero, as bits. NaN is not zero, whatever Ne says of it.
-template <class D, class V>
-HWY_INLINE uint32_t NonZeroBits(D d, V x) {
+template <class D, class V> HWY_INLINE uint32_t NonZeroBits(D d, V x) {
   alignas(8) uint8_t bytes[8] = {};
   hn::StoreMaskBits(d, hn::Not(hn::Eq(x, hn::Zero(d))), bytes);
   return uint32_t{bytes[0]} | (hn::MaxLanes(d) > 8 ? uint32_t{bytes[1]} << 8 : 0);
 }
 
 // Row tiles come in the heights 1, 4, 5 and 6, in double 1 and 6; others run as the next height with rows of zeros.
-template <typename T>
-HWY_INLINE int PaddedRows(int64_t rows) {
+template <typename T> HWY_INLINE int PaddedRows(int64_t rows) {
   if (rows == 1) return 1;
   return sizeof(T) == 8 ? kTileRows : static_cast<int>(std::max<int64_t>(rows, 4));
 }
 
 // Table of a micro-kernel by tile height: HINGE_BY_ROWS(F, args) is { nullptr, F<1, args>, nullptr, ... F<6, args> } for the type T.
-#define HINGE_BY_ROWS(F, ...)                                                                                                   \
-  {                                                                                                                             \
+#define HINGE_BY_ROWS(F, ...)                                                                                                     \
+  {                                                                                                                               \
     nullptr, F<1, __VA_ARGS__>, nullptr, nullptr, F<sizeof(T) == 8 ? 6 : 4, __VA_ARGS__>, F<sizeof(T) == 8 ? 6 : 5, __VA_ARGS__>, \
-        F<6, __VA_ARGS__>                                                                                                       \
+        F<6, __VA_ARGS__>                                                                                                         \
   }
 
 // HINGE_ROWS(X) expands X(r) for each row of a tile; X tests `if constexpr (MR > r)`. Named variables rather than an array: compilers
 // keep them in registers.
-#define HINGE_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define HINGE_ROWS(X)    X(0) X(1) X(2) X(3) X(4) X(5)
 #define HINGE_DECLARE(r) [[maybe_unused]] V a##r = zero, b##r = zero;
-#define HINGE_STEP(r)                                       \
-  if constexpr (MR > r) {                                   \
-    const V w = hn::Set(d, left[r * left_row]);             \
-    a##r = hn::MulAdd(w, right0, a##r);                     \
-    b##r = hn::MulAdd(w, right1, b##r);                     \
+#define HINGE_STEP(r)                           \
+  if constexpr (MR > r) {                       \
+    const V w = hn::Set(d, left[r * left_row]); \
+    a##r = hn::MulAdd(w, right0, a##r);         \
+    b##r = hn::MulAdd(w, right1, b##r);         \
   }
 
 // Keeps a sum in its register between two steps. Left alone, GCC mixes the steps of an unrolled loop, runs out of registers and spills.
 #if HWY_ARCH_X86 && HWY_COMPILER_GCC && !HWY_COMPILER_CLANG && HWY_TARGET != HWY_SCALAR
-#define HINGE_PIN(r)                                        \
-  if constexpr (MR > r) {                                   \
-    asm("" : "+v"(a##r.raw), "+v"(b##r.raw));               \
+#define HINGE_PIN(r)                          \
+  if constexpr (MR > r) {                     \
+    asm("" : "+v"(a##r.raw), "+v"(b##r.raw)); \
   }
 #else
 #define HINGE_PIN(r)
@@ -132,28 +127,28 @@ HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const 
   const V zero = hn::Zero(d);
   HINGE_ROWS(HINGE_DECLARE)
   HINGE_DOT
-#define HINGE_SHIFT(r)                    \
-  if constexpr (MR > r) {                 \
-    const V by = hn::Set(d, shift[r]);    \
-    a##r = hn::Add(a##r, by);             \
-    b##r = hn::Add(b##r, by);             \
+#define HINGE_SHIFT(r)                 \
+  if constexpr (MR > r) {              \
+    const V by = hn::Set(d, shift[r]); \
+    a##r = hn::Add(a##r, by);          \
+    b##r = hn::Add(b##r, by);          \
   }
   HINGE_ROWS(HINGE_SHIFT)
 #undef HINGE_SHIFT
-#define HINGE_ACTIVATE(r)                                                \
-  if constexpr (MR > r) {                                                \
-    if constexpr (kSlopes) {                                             \
-      V slope;                                                           \
-      a##r = H::value_and_slope(d, a##r, slope);                         \
-      hn::Store(slope, d, slopes + r * kKeys);                       \
-      b##r = H::value_and_slope(d, b##r, slope);                         \
-      hn::Store(slope, d, slopes + r * kKeys + N);                   \
-    } else {                                                             \
-      a##r = H::value(d, a##r);                                          \
-      b##r = H::value(d, b##r);                                          \
-    }                                                                    \
-    hn::Store(a##r, d, weights + r * kKeys);                         \
-    hn::Store(b##r, d, weights + r * kKeys + N);                     \
+#define HINGE_ACTIVATE(r)                          \
+  if constexpr (MR > r) {                          \
+    if constexpr (kSlopes) {                       \
+      V slope;                                     \
+      a##r = H::value_and_slope(d, a##r, slope);   \
+      hn::Store(slope, d, slopes + r * kKeys);     \
+      b##r = H::value_and_slope(d, b##r, slope);   \
+      hn::Store(slope, d, slopes + r * kKeys + N); \
+    } else {                                       \
+      a##r = H::value(d, a##r);                    \
+      b##r = H::value(d, b##r);                    \
+    }                                              \
+    hn::Store(a##r, d, weights + r * kKeys);       \
+    hn::Store(b##r, d, weights + r * kKeys + N);   \
   }
   HINGE_ROWS(HINGE_ACTIVATE)
 #undef HINGE_ACTIVATE
@@ -187,8 +182,7 @@ HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int ro
 // `gradients` holds or follows from the weights (kSlope); otherwise dp goes to raw and `gradients` stays.
 template <int MR, Slope kSlope, typename T>
 HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                               const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients,
-                               T* HWY_RESTRICT raw) {
+                               const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients, T* HWY_RESTRICT raw) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -197,26 +191,26 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   HINGE_ROWS(HINGE_DECLARE)
   HINGE_DOT
   if (raw == nullptr) {
-#define HINGE_FINISH(r)                                                                                      \
-  if constexpr (MR > r) {                                                                                    \
-    const V by = hn::Set(d, shift[r]);                                                                       \
-    a##r = hn::Add(a##r, by);                                                                                \
-    b##r = hn::Add(b##r, by);                                                                                \
-    if constexpr (kSlope == Slope::kStored) {                                                                \
-      a##r = hn::Mul(a##r, hn::Load(d, gradients + r * kKeys));                                              \
-      b##r = hn::Mul(b##r, hn::Load(d, gradients + r * kKeys + N));                                          \
-    } else if constexpr (kSlope == Slope::kPositiveWeight) {                                                 \
-      a##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys), zero), a##r);                       \
-      b##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys + N), zero), b##r);                   \
-    }                                                                                                        \
-    hn::Store(a##r, d, gradients + r * kKeys);                                                               \
-    hn::Store(b##r, d, gradients + r * kKeys + N);                                                           \
+#define HINGE_FINISH(r)                                                                    \
+  if constexpr (MR > r) {                                                                  \
+    const V by = hn::Set(d, shift[r]);                                                     \
+    a##r = hn::Add(a##r, by);                                                              \
+    b##r = hn::Add(b##r, by);                                                              \
+    if constexpr (kSlope == Slope::kStored) {                                              \
+      a##r = hn::Mul(a##r, hn::Load(d, gradients + r * kKeys));                            \
+      b##r = hn::Mul(b##r, hn::Load(d, gradients + r * kKeys + N));                        \
+    } else if constexpr (kSlope == Slope::kPositiveWeight) {                               \
+      a##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys), zero), a##r);     \
+      b##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys + N), zero), b##r); \
+    }                                                                                      \
+    hn::Store(a##r, d, gradients + r * kKeys);                                             \
+    hn::Store(b##r, d, gradients + r * kKeys + N);                                         \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
   } else {
-#define HINGE_FINISH(r)                          \
-  if constexpr (MR > r) {                        \
+#define HINGE_FINISH(r)                      \
+  if constexpr (MR > r) {                    \
     hn::Store(a##r, d, raw + r * kKeys);     \
     hn::Store(b##r, d, raw + r * kKeys + N); \
   }
@@ -228,9 +222,8 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
 // sums[r][0..NR) = sum over keys of weights[r][key] * rows[key][0..NR), for the first `count` keys of a list, or for the keys 0 .. count-1.
 // Added to what sums holds if `add`; times factor[r] if factor is not null. Rows are `row` elements apart, those of sums `sum_row`.
 template <int MR, int64_t kKeys, bool kListed, typename T>
-HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
-                               const T* HWY_RESTRICT rows, int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add,
-                               const T* HWY_RESTRICT factor) {
+HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT rows,
+                               int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add, const T* HWY_RESTRICT factor) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -256,28 +249,28 @@ HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HW
     }
   }
   if (add) {
-#define HINGE_FINISH(r)                                               \
-  if constexpr (MR > r) {                                             \
-    a##r = hn::Add(a##r, hn::LoadU(d, sums + r * sum_row));           \
-    b##r = hn::Add(b##r, hn::LoadU(d, sums + r * sum_row + N));       \
+#define HINGE_FINISH(r)                                         \
+  if constexpr (MR > r) {                                       \
+    a##r = hn::Add(a##r, hn::LoadU(d, sums + r * sum_row));     \
+    b##r = hn::Add(b##r, hn::LoadU(d, sums + r * sum_row + N)); \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
   }
   if (factor) {
-#define HINGE_FINISH(r)                       \
-  if constexpr (MR > r) {                     \
-    const V f = hn::Set(d, factor[r]);        \
-    a##r = hn::Mul(a##r, f);                  \
-    b##r = hn::Mul(b##r, f);                  \
+#define HINGE_FINISH(r)                \
+  if constexpr (MR > r) {              \
+    const V f = hn::Set(d, factor[r]); \
+    a##r = hn::Mul(a##r, f);           \
+    b##r = hn::Mul(b##r, f);           \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
   }
-#define HINGE_FINISH(r)                            \
-  if constexpr (MR > r) {                          \
-    hn::StoreU(a##r, d, sums + r * sum_row);       \
-    hn::StoreU(b##r, d, sums + r * sum_row + N);   \
+#define HINGE_FINISH(r)                          \
+  if constexpr (MR > r) {                        \
+    hn::StoreU(a##r, d, sums + r * sum_row);     \
+    hn::StoreU(b##r, d, sums + r * sum_row + N); \
   }
   HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
@@ -286,16 +279,16 @@ HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HW
 // The transposed product, nothing transposed:  sums[key][0..NR) += sum_r weights[r][key] * tile[r][0..NR).
 // The tile's 6 x NR block stays in registers while the keys stream by.
 template <int MR, bool kListed, typename T>
-HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
-                             const T* HWY_RESTRICT tile, int64_t tile_row, T* HWY_RESTRICT sums) {
+HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT tile,
+                             int64_t tile_row, T* HWY_RESTRICT sums) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
   HINGE_ROWS(HINGE_DECLARE)
-#define HINGE_LOAD(r)                        \
-  if constexpr (MR > r) {                    \
+#define HINGE_LOAD(r)                            \
+  if constexpr (MR > r) {                        \
     a##r = hn::Load(d, tile + r * tile_row);     \
     b##r = hn::Load(d, tile + r * tile_row + N); \
   }
@@ -306,11 +299,11 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
     // The tile's share is summed first: the running sum then rounds once a tile, not once a row.
     const V first = hn::Set(d, weights[key]);
     V sum0 = hn::Mul(first, a0), sum1 = hn::Mul(first, b0);
-#define HINGE_ADD(r)                                                \
-  if constexpr (MR > r && r > 0) {                                  \
-    const V w = hn::Set(d, weights[r * kKeys + key]);               \
-    sum0 = hn::MulAdd(w, a##r, sum0);                               \
-    sum1 = hn::MulAdd(w, b##r, sum1);                               \
+#define HINGE_ADD(r)                                  \
+  if constexpr (MR > r && r > 0) {                    \
+    const V w = hn::Set(d, weights[r * kKeys + key]); \
+    sum0 = hn::MulAdd(w, a##r, sum0);                 \
+    sum1 = hn::MulAdd(w, b##r, sum1);                 \
   }
     HINGE_ROWS(HINGE_ADD)
 #undef HINGE_ADD
@@ -328,8 +321,7 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
 
 #if HWY_TARGET != HWY_SCALAR
 // Four elements, from k on, of the rows 0, 4, 8 ... of `rows`, as the 128-bit blocks of one vector.
-template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* const* HWY_RESTRICT rows, int64_t k) {
+template <class D, typename T = hn::TFromD<D>> HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* const* HWY_RESTRICT rows, int64_t k) {
   if constexpr (hn::MaxLanes(D()) * sizeof(T) <= 16) {
     return hn::LoadU(d, rows[0] + k);
   } else {
@@ -372,8 +364,7 @@ HWY_NOINLINE void PackScorePanel(const T* HWY_RESTRICT in, int64_t row, int64_t 
 }
 
 // One row of D elements times `factor` into an aligned buffer of `padded` elements (a multiple of NR), zeros behind.
-template <typename T>
-HWY_INLINE void CopyRow(const T* HWY_RESTRICT in, int64_t depth, T factor, T* HWY_RESTRICT out, int64_t padded) {
+template <typename T> HWY_INLINE void CopyRow(const T* HWY_RESTRICT in, int64_t depth, T factor, T* HWY_RESTRICT out, int64_t padded) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const auto f = hn::Set(d, factor);
@@ -384,15 +375,13 @@ HWY_INLINE void CopyRow(const T* HWY_RESTRICT in, int64_t depth, T factor, T* HW
 }
 
 // Width panels: row j of D elements goes to out[panel][j][NR]; panels are panel_stride apart. Zeros pad the last panel.
-template <typename T>
-HWY_INLINE void PackWidthRow(const T* HWY_RESTRICT in, int64_t depth, T* HWY_RESTRICT out, int64_t panel_stride) {
+template <typename T> HWY_INLINE void PackWidthRow(const T* HWY_RESTRICT in, int64_t depth, T* HWY_RESTRICT out, int64_t panel_stride) {
   const int64_t NR = PanelWidth<T>();
   for (int64_t k = 0; k < depth; k += NR, out += panel_stride) CopyRow(in + k, std::min(NR, depth - k), T{1}, out, NR);
 }
 
 // out[0..depth) = factor * in, or += when kAdd; `in` may be `out`.
-template <bool kAdd, typename T>
-HWY_INLINE void WriteRow(const T* in, int64_t depth, T factor, T* out) {
+template <bool kAdd, typename T> HWY_INLINE void WriteRow(const T* in, int64_t depth, T factor, T* out) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const auto f = hn::Set(d, factor);

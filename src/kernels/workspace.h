@@ -24,7 +24,8 @@ class Workspace {
       w.size_ = bytes;
     }
     size_t peak = peak_.load();
-    while (peak < bytes && !peak_.compare_exchange_weak(peak, bytes)) {}
+    while (peak < bytes && !peak_.compare_exchange_weak(peak, bytes)) {
+    }
     return w.memory_.get();
   }
 
@@ -58,8 +59,7 @@ class Carver {
  public:
   explicit Carver(uint8_t* start) : start_(start) {}
 
-  template <typename T>
-  T* take(int64_t count) {
+  template <typename T> T* take(int64_t count) {
     uint8_t* piece = start_ ? start_ + used_ : nullptr;
     used_ += (static_cast<size_t>(count) * sizeof(T) + kAlign - 1) / kAlign * kAlign;
     return reinterpret_cast<T*>(piece);

@@ -76,8 +76,8 @@ Tensor sincos2d(int64_t side, int64_t width) {
 
 Tensor resample_position(const Tensor& position, int64_t side) {
   const auto old_side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(position.size(1)))));
-  require(position.dim() == 3 && old_side * old_side == position.size(1), "a position embedding of " + std::to_string(position.size(1)) +
-                                                                              " tokens is no square and cannot be resampled");
+  require(position.dim() == 3 && old_side * old_side == position.size(1),
+          "a position embedding of " + std::to_string(position.size(1)) + " tokens is no square and cannot be resampled");
   if (old_side == side) return position;
   const Tensor grid = position.view({1, old_side, old_side, -1}).permute({0, 3, 1, 2});
   return at::upsample_bilinear2d(grid, {side, side}, /*align_corners=*/true).permute({0, 2, 3, 1}).reshape({1, side * side, -1});
@@ -109,12 +109,15 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   norm_bias_ = builder.constant("norm.bias", {width}, 0);
   if (config_.pool == "map") {
     const nn::Builder pool = builder.under("attn_pool");
-    map_.probe = pool.parameters.add("attn_pool.latent", at::empty({1, 1, width}).uniform_(-1, 1, builder.generator) * std::sqrt(6.0 / static_cast<double>(width + 1)), false);
+    map_.probe = pool.parameters.add(
+        "attn_pool.latent", at::empty({1, 1, width}).uniform_(-1, 1, builder.generator) * std::sqrt(6.0 / static_cast<double>(width + 1)),
+        false);
     map_.q_weight = pool.xavier("q.weight", width, width);
     map_.q_bias = pool.constant("q.bias", {width}, 0);
     nn::Parameters scratch;
     const nn::Builder parts{scratch, builder.generator};
-    map_.kv_weight = parameters_.add("attn_pool.kv.weight", at::cat({parts.xavier("k", width, width).detach(), parts.xavier("v", width, width).detach()}), true);
+    map_.kv_weight = parameters_.add("attn_pool.kv.weight",
+                                     at::cat({parts.xavier("k", width, width).detach(), parts.xavier("v", width, width).detach()}), true);
     map_.kv_bias = pool.constant("kv.bias", {2 * width}, 0);
     map_.out_weight = pool.xavier("proj.weight", width, width);
     map_.out_bias = pool.constant("proj.bias", {width}, 0);
@@ -138,7 +141,8 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
 // The attention's fixed numbers only: no norms of queries and keys, no gate, nothing learned, no dropout.
 Tensor Vit::attention_pool(const Tensor& x) const {
   const int64_t n = x.size(0), width = *config_.width, heads = *config_.heads, depth = width / heads;
-  const Tensor q = hinge::linear(map_.probe, map_.q_weight, map_.q_bias).view({1, 1, heads, depth}).expand({n, 1, heads, depth}).transpose(1, 2);
+  const Tensor q =
+      hinge::linear(map_.probe, map_.q_weight, map_.q_bias).view({1, 1, heads, depth}).expand({n, 1, heads, depth}).transpose(1, 2);
   const Tensor kv = hinge::linear(x, map_.kv_weight, map_.kv_bias).view({n, x.size(1), 2, heads, depth}).permute({2, 0, 3, 1, 4});
   const Tensor read = attention(q, kv[0], kv[1], nn::attention_options(config_.attention)).transpose(1, 2).reshape({n, 1, width});
   const Tensor out = hinge::linear(read, map_.out_weight, map_.out_bias);

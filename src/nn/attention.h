@@ -20,7 +20,8 @@ struct AttentionConfig {
   bool gate = false;
 
   template <class V> void visit(V& v) {
-    v("preset", preset, "point in the family of attentions that the other keys change: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax");
+    v("preset", preset,
+      "point in the family of attentions that the other keys change: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax");
     visit_parts(v);
   }
 
@@ -48,7 +49,7 @@ AttentionOptions attention_options(const AttentionConfig& config);
 
 // What a forward pass may be asked to show of its attention.
 struct AttentionView {
-  at::Tensor q, k, v;        // [B, H, L, D], as the engine got them
+  at::Tensor q, k, v;  // [B, H, L, D], as the engine got them
   AttentionOptions options;
 };
 

@@ -37,8 +37,8 @@ at::Tensor EncoderBlock::run(const at::Tensor& x, bool training, AttentionView* 
     return feed_forward(kernels::Activation::gelu, normed2, w1_, b1_, w2_, b2_, skip2);
   }
   const at::Tensor attended = drop_paths(attention_.forward(normed, {}, training, view));
-  const auto [normed2, middle] = residual_norm(skip.flatten(0, 1), attended.flatten(0, 1), norm2_weight_, norm2_bias_, kNormEps,
-                                               config_.dropout, drawn_seed());
+  const auto [normed2, middle] =
+      residual_norm(skip.flatten(0, 1), attended.flatten(0, 1), norm2_weight_, norm2_bias_, kNormEps, config_.dropout, drawn_seed());
   const at::Tensor read =
       read_global_memory(kernels::Activation::gelu, normed2, w1_, b1_, w2_, b2_, {}, config_.dropout, drawn_seed()).view(x.sizes());
   return middle.view(x.sizes()) + at::dropout(drop_paths(read), config_.dropout, training);

@@ -7,8 +7,8 @@ namespace hinge::nn {
 
 struct BlockConfig {
   int64_t width = 0, mlp_width = 0, heads = 0;
-  double dropout = 0;     // of the results of attention and feed-forward, and inside the latter
-  double drop_path = 0;   // probability that an example skips a branch in training
+  double dropout = 0;      // of the results of attention and feed-forward, and inside the latter
+  double drop_path = 0;    // probability that an example skips a branch in training
   bool recompute = false;  // keep only the block's input for backward and run the block again there
 };
 

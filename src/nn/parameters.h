@@ -15,7 +15,7 @@ constexpr double kNormEps = 1e-6;  // of every layer norm and RMS norm
 
 struct Parameter {
   std::string name;
-  at::Tensor value;    // requires grad
+  at::Tensor value;     // requires grad
   bool decays = false;  // takes weight decay: kernels of dense layers do, biases, norms and embeddings do not
 };
 

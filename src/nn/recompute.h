@@ -10,6 +10,7 @@ namespace hinge::nn {
 
 // f(x), keeping only x. `parameters`: everything else that f's result depends on and that takes a gradient. Random numbers that f draws
 // from the default generator are drawn again alike.
-at::Tensor recomputed(const std::function<at::Tensor(const at::Tensor&)>& f, const at::Tensor& x, const std::vector<at::Tensor>& parameters);
+at::Tensor recomputed(const std::function<at::Tensor(const at::Tensor&)>& f, const at::Tensor& x,
+                      const std::vector<at::Tensor>& parameters);
 
 }  // namespace hinge::nn

@@ -65,7 +65,8 @@ void check_first_derivative(const char* op) {
 
 class LinearFunction : public torch::autograd::Function<LinearFunction> {
  public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w, const OptionalTensor& bias, const OptionalTensor& residual) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w, const OptionalTensor& bias,
+                        const OptionalTensor& residual) {
     const Tensor rows = as_rows(x), weight = w.contiguous();
     const Tensor y = at::empty(with_last(x, w.size(0)), x.options());
     linear_into(rows, weight, tensor_of(bias), residual ? as_rows(*residual) : Tensor(), y.view({-1, w.size(0)}));
@@ -148,8 +149,9 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
 
 // ---- layer norm
 
-template <typename T> void norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
-                                        const Tensor& rstd) {
+template <typename T>
+void norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, const Tensor& y, const Tensor& mean,
+                  const Tensor& rstd) {
   const int64_t width = x.size(1);
   AtenParallel parallel;
   kernels::layer_norm_forward({x.size(0), 1, width, eps},
@@ -210,7 +212,8 @@ Tensor batch_part(const Tensor& packed, int64_t which) { return packed.select(2,
 
 // Normalises the heads of part `which` of qkv [B, L, 3, H, D] into part `which` of qk [B, L, 2, H, D]; stats [2, B L H].
 template <typename T>
-void norm_heads(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& bias, double eps, const Tensor& qk, const Tensor& stats) {
+void norm_heads(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& bias, double eps, const Tensor& qk,
+                const Tensor& stats) {
   const int64_t rows = qkv.size(0) * qkv.size(1), H = qkv.size(3), D = qkv.size(4);
   AtenParallel parallel;
   kernels::layer_norm_forward({rows, H, D, eps},
@@ -225,7 +228,8 @@ void norm_heads(const Tensor& qkv, int64_t which, const Tensor& weight, const Te
 
 // Turns the gradients of the normalised heads, in part `which` of grad [B, L, 3, H, D], into those of the heads.
 template <typename T>
-std::pair<Tensor, Tensor> norm_heads_backward(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& stats, const Tensor& grad) {
+std::pair<Tensor, Tensor> norm_heads_backward(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& stats,
+                                              const Tensor& grad) {
   const int64_t rows = qkv.size(0) * qkv.size(1), H = qkv.size(3), D = qkv.size(4);
   const Tensor dw = at::empty({D}, qkv.options()), db = at::empty({D}, qkv.options());
   T* gradients = grad.data_ptr<T>() + which * H * D;
@@ -253,17 +257,18 @@ struct SavedOptions : torch::CustomClassHolder {
 class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunction> {
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& input, const OptionalTensor& q_weight, const OptionalTensor& q_bias,
-                        const OptionalTensor& k_weight, const OptionalTensor& k_bias, const OptionalTensor& gain, const OptionalTensor& bias,
-                        const OptionalTensor& alpha, const AttentionOptions& options, int64_t heads, double eps) {
+                        const OptionalTensor& k_weight, const OptionalTensor& k_bias, const OptionalTensor& gain,
+                        const OptionalTensor& bias, const OptionalTensor& alpha, const AttentionOptions& options, int64_t heads,
+                        double eps) {
     const int64_t B = input.size(0), L = input.size(1), D = input.size(2) / (3 * heads);
     const Tensor qkv = input.contiguous().view({B, L, 3, heads, D});
-    const QkNorm norm{tensor_of(q_weight), tensor_of(q_bias), tensor_of(k_weight),
-                      tensor_of(k_bias), eps};
+    const QkNorm norm{tensor_of(q_weight), tensor_of(q_bias), tensor_of(k_weight), tensor_of(k_bias), eps};
     const auto [q, k, stats] = queries_and_keys(qkv, norm);
     const auto [out, sum, log, zeros, skipped, lse] = attention_forward_cpu(q, k, batch_part(qkv, 2), options, /*statistics=*/false);
     const Tensor result = out.transpose(1, 2).reshape({B, L, heads * D});
     const bool softmax = options.h == kernels::Activation::softmax;
-    ctx->save_for_backward({qkv, norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias, softmax ? result : Tensor(), softmax ? lse : Tensor()});
+    ctx->save_for_backward(
+        {qkv, norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias, softmax ? result : Tensor(), softmax ? lse : Tensor()});
     auto saved = c10::make_intrusive<SavedOptions>();
     saved->options = options;
     for (PerHead* values : {&saved->options.gain, &saved->options.bias, &saved->options.alpha})
@@ -302,8 +307,8 @@ class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunc
       std::tie(dkw, dkb) = back(qkv, 1, norm.k_weight, stats[1], grad);
     }
     const auto if_wanted = [&](size_t i, const Tensor& gradient) { return inputs.wanted[i] ? gradient : Tensor(); };
-    return {grad.view({B, L, 3 * H * D}),  dqw, dqb, dkw, dkb, if_wanted(0, dgain), if_wanted(1, dbias), if_wanted(2, dalpha), Tensor(),
-            Tensor(), Tensor()};
+    return {grad.view({B, L, 3 * H * D}), dqw,      dqb,      dkw,     dkb, if_wanted(0, dgain), if_wanted(1, dbias),
+            if_wanted(2, dalpha),         Tensor(), Tensor(), Tensor()};
   }
 
  private:
@@ -338,8 +343,9 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
                         int64_t kind, bool for_backward) {
     const Tensor rows = logits.contiguous(), losses = at::empty({rows.size(0)}, rows.options());
     const Tensor grad = for_backward ? at::empty_like(rows) : Tensor();
-    (rows.scalar_type() == at::kFloat ? cross_entropy_rows<float> : cross_entropy_rows<double>)(
-        static_cast<kernels::CrossEntropy>(kind), rows, labels, second.value_or(Tensor()), lambda, losses, grad);
+    (rows.scalar_type() == at::kFloat ? cross_entropy_rows<float> : cross_entropy_rows<double>)(static_cast<kernels::CrossEntropy>(kind),
+                                                                                                rows, labels, second.value_or(Tensor()),
+                                                                                                lambda, losses, grad);
     if (for_backward) ctx->save_for_backward({grad});
     return losses.mean();
   }
@@ -381,7 +387,8 @@ Tensor feed_forward(kernels::Activation h, const Tensor& x, const Tensor& w1, co
   check_like(op, "b1", b1, {w1.size(0)}, x);
   check_like(op, "b2", b2, {w2.size(0)}, x);
   check_like(op, "residual", residual, with_last(x, w2.size(0)), x);
-  return FeedForwardFunction::apply(x, w1, b1, w2, b2, optional_of(residual), static_cast<int64_t>(h), wants_gradient({x, w1, b1, w2, b2, residual}));
+  return FeedForwardFunction::apply(x, w1, b1, w2, b2, optional_of(residual), static_cast<int64_t>(h),
+                                    wants_gradient({x, w1, b1, w2, b2, residual}));
 }
 
 std::pair<Tensor, Tensor> layer_norm_fork(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
@@ -408,9 +415,9 @@ Tensor self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& 
   check_like(op, "k_weight", norm.k_weight, {D}, qkv);
   check_like(op, "k_bias", norm.k_bias, {D}, qkv);
   const AttentionOptions seeded = with_seed(options);
-  return SelfAttentionFunction::apply(qkv, optional_of(norm.q_weight), optional_of(norm.q_bias), optional_of(norm.k_weight), optional_of(norm.k_bias),
-                                      optional_of(options.gain.values), optional_of(options.bias.values), optional_of(options.alpha.values), seeded,
-                                      heads, norm.eps);
+  return SelfAttentionFunction::apply(qkv, optional_of(norm.q_weight), optional_of(norm.q_bias), optional_of(norm.k_weight),
+                                      optional_of(norm.k_bias), optional_of(options.gain.values), optional_of(options.bias.values),
+                                      optional_of(options.alpha.values), seeded, heads, norm.eps);
 }
 
 Tensor cross_entropy(kernels::CrossEntropy kind, const Tensor& logits, const Tensor& labels, const Tensor& second, double lambda) {
@@ -432,7 +439,8 @@ Tensor cross_entropy(kernels::CrossEntropy kind, const Tensor& logits, const Ten
 
 Tensor patches(const Tensor& images, int64_t patch) {
   TORCH_CHECK(images.dim() == 4 && images.scalar_type() == at::kFloat && images.is_cpu(),
-              "hinge::patches: images must be float32 [n, height, width, channels] on the CPU, got ", images.scalar_type(), " ", images.sizes());
+              "hinge::patches: images must be float32 [n, height, width, channels] on the CPU, got ", images.scalar_type(), " ",
+              images.sizes());
   TORCH_CHECK(patch > 0 && images.size(1) >= patch && images.size(2) >= patch, "hinge::patches: a patch of ", patch,
               " pixels does not fit into images of ", images.size(1), " x ", images.size(2));
   const Tensor from = images.contiguous();

@@ -53,8 +53,8 @@ const Linear& linear(int64_t R, int64_t N, int64_t K, bool has_bias, bool has_re
 
 // c = a b or a^T b, plus `old` times c.
 void sgemm(char transpose_a, int64_t M, int64_t N, int64_t K, const at::Tensor& a, const at::Tensor& b, float old, const at::Tensor& c) {
-  const dnnl_status_t status = dnnl_sgemm(transpose_a, 'N', M, N, K, 1.0F, a.data_ptr<float>(), a.size(1), b.data_ptr<float>(), N, old,
-                                          c.data_ptr<float>(), N);
+  const dnnl_status_t status =
+      dnnl_sgemm(transpose_a, 'N', M, N, K, 1.0F, a.data_ptr<float>(), a.size(1), b.data_ptr<float>(), N, old, c.data_ptr<float>(), N);
   TORCH_CHECK(status == dnnl_success, "hinge: oneDNN refused a product of ", a.sizes(), " and ", b.sizes(), " (status ",
               static_cast<int>(status), ")");
 }

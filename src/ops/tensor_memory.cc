@@ -15,9 +15,9 @@
 namespace hinge {
 namespace {
 
-constexpr size_t kAlignment = 64;          // of tensors; also the size of the header before them, which holds the block's size
-constexpr size_t kSmall = 64 << 10;        // smaller blocks are glibc's: it keeps them itself
-constexpr size_t kAlwaysKept = 64 << 20;   // in use and kept together may be this and a quarter more than the most that was in use at once
+constexpr size_t kAlignment = 64;         // of tensors; also the size of the header before them, which holds the block's size
+constexpr size_t kSmall = 64 << 10;       // smaller blocks are glibc's: it keeps them itself
+constexpr size_t kAlwaysKept = 64 << 20;  // in use and kept together may be this and a quarter more than the most that was in use at once
 
 // The size of the block for `bytes`: at most an eighth more, so that jagged batches, each of another size, find blocks to use again.
 size_t block_size(size_t bytes) {

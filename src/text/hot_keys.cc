@@ -42,7 +42,7 @@ std::optional<Mark> find_mark(std::string_view text, char marker) {
     if (c == static_cast<char32_t>(marker)) {
       size_t next = at;
       const char32_t after = at < text.size() ? next_code_point(text, next) : ' ';
-      if (after == c) return {};  // doubled: the sign itself, or an identifier
+      if (after == c) return {};                            // doubled: the sign itself, or an identifier
       const bool plain = before == '<' || before == '*' ||  // "%<_Atomic%>", "*_tz()"
                          (marker == '&' && (begins_entity(text, start) || (is_capital(before) && is_capital(after))));  // "&amp;", "AT&T"
       if (is_key(after) && !plain) {

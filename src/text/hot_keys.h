@@ -20,8 +20,8 @@ struct HotKey {
 // of AT&T, what is part of a format code ({file_name}) and what follows < or * (%<_Atomic%>) are none. Inside a
 // word ("E_xit") it is one only if the others of its characters are letters (not "x86_64") and in labels of up to five words: in longer
 // texts "file_name" is a name. Labels begin with a capital letter: in a text that does not, a mark further on is part of a name ("symbol
-// _start not found", "pass &ptr to it"). In format strings of programs (format.percent) the marked word must begin with one, too: "_Redo %s",
-// but not "No %s for _start".
+// _start not found", "pass &ptr to it"). In format strings of programs (format.percent) the marked word must begin with one, too: "_Redo
+// %s", but not "No %s for _start".
 HotKey take_hot_key(std::string_view label, const FormatSyntax& format = {});
 
 // Marks the first word of `label` that begins with `key`, else the first `key`, else the first letter.

@@ -38,7 +38,7 @@ class PoFile {
 
   // In the order of the file. Not the header, nothing obsolete (#~), no plural entry of which a form is translated.
   const std::vector<PoEntry>& empty_entries() const { return entries_; }
-  int64_t messages() const { return messages_; }  // all but the header, obsolete ones not counted
+  int64_t messages() const { return messages_; }         // all but the header, obsolete ones not counted
   bool names_charset() const { return names_charset_; }  // the header says UTF-8; msgfmt does not accept a file that does not say it
 
   // Gives entry i of empty_entries() its translations, one a form, and marks it fuzzy. White space and line ends at the ends of a source

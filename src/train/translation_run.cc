@@ -41,9 +41,10 @@ void require_length_rules(const models::Seq2SeqConfig& model, const Checkpoint& 
   const nlohmann::json &trained = checkpoint.state.at("length_rules"), now = length_rules(model);
   for (const auto& [name, rule] : trained.items())
     if (now.at(name) != rule)
-      throw std::runtime_error(fmt::format("'{}' was trained with the length rule {} in its {}, but the config now gives {}: put model.attention, "
-                                           "model.{}.preset and model.{}.length back as they were",
-                                           run, rule.get<std::string>(), name, now.at(name).get<std::string>(), name, name));
+      throw std::runtime_error(
+          fmt::format("'{}' was trained with the length rule {} in its {}, but the config now gives {}: put model.attention, "
+                      "model.{}.preset and model.{}.length back as they were",
+                      run, rule.get<std::string>(), name, now.at(name).get<std::string>(), name, name));
 }
 
 LoadedTranslation load_translation(const std::string& run, Which which, std::vector<std::string>* notes) {

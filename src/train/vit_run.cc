@@ -59,9 +59,10 @@ std::vector<std::string> common_classes(const std::vector<std::string>& trained,
 void require_length_rule(const VitTrainConfig& config, const Checkpoint& checkpoint, const std::string& run) {
   const std::string rule = length_rule_name(nn::attention_options(config.model.attention).length_rule);
   if (const std::string trained = checkpoint.state.value("length_rule", rule); trained != rule)
-    throw std::runtime_error(fmt::format("'{}' was trained with the length rule {}, but model.attention of its config now gives {}: "
-                                         "put its preset and length back as they were",
-                                         run, trained, rule));
+    throw std::runtime_error(
+        fmt::format("'{}' was trained with the length rule {}, but model.attention of its config now gives {}: "
+                    "put its preset and length back as they were",
+                    run, trained, rule));
 }
 
 LoadedVit load_vit(const std::string& run, Which which, std::vector<std::string>* notes) {

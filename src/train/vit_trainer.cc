@@ -42,8 +42,8 @@ template <class Action> auto with_advice(const DataConfig& config, const std::st
     return action();
   } catch (const data::DataError& error) {
     const std::string path = config.path.empty() ? "" : " --path " + config.path;
-    throw data::DataError(error.file, fmt::format("{}; hinge data check --format {}{} names all bad files, {}", error.problem,
-                                                  config.format, path, way));
+    throw data::DataError(
+        error.file, fmt::format("{}; hinge data check --format {}{} names all bad files, {}", error.problem, config.format, path, way));
   }
 }
 
@@ -62,9 +62,11 @@ VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
   require(optim.epochs > 0 && optim.epochs < 1e6, fmt::format("optim.epochs must be positive, got {}", optim.epochs));
   require(config.data.mixup >= 0 && config.data.mixup <= 1000,
           fmt::format("data.mixup must be 0 for none, or a number up to 1000, got {}", config.data.mixup));
-  require(config.data.mixup == 0 || optim.batch > optim.accumulate,
-          fmt::format("optim.batch {} in {} parts leaves one image to a part, which mixup would mix with itself: take a larger batch or fewer parts",
-                      optim.batch, optim.accumulate));
+  require(
+      config.data.mixup == 0 || optim.batch > optim.accumulate,
+      fmt::format(
+          "optim.batch {} in {} parts leaves one image to a part, which mixup would mix with itself: take a larger batch or fewer parts",
+          optim.batch, optim.accumulate));
   require(config.data.threads >= 1, fmt::format("data.threads must be at least 1, got {}", config.data.threads));
   require(config.train.eval_every > 0 && config.train.checkpoint_every > 0, "train.eval_every and train.checkpoint_every must be positive");
   if (!config.optim.steps)

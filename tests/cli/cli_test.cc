@@ -28,7 +28,6 @@ class Cli : public hinge::support::TemporaryFolderTest {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     for (const char* part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << arguments << ": " << result.err;
   }
-
 };
 
 TEST_F(Cli, Version) {

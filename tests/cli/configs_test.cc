@@ -89,7 +89,8 @@ TEST_F(Configs, AreUnderstoodAndSayHowToRunThem) {
     const std::string file = entry.path().string();
     EXPECT_FALSE(values(entry.path()).empty()) << file;
     const std::string name = "configs/" + fs::relative(entry.path(), HINGE_CONFIGS).string();
-    EXPECT_NE(hinge_command::read_file(entry.path()).find("hinge train " + name), std::string::npos) << file << ": its head does not have its command";
+    EXPECT_NE(hinge_command::read_file(entry.path()).find("hinge train " + name), std::string::npos)
+        << file << ": its head does not have its command";
   }
   EXPECT_GE(files, 18u);
 }
@@ -106,7 +107,8 @@ TEST_F(Configs, OfVisionGiveAModelAndItsImages) {
     image.reshape(size < 64 ? size : 300, size < 64 ? size : 400, channels);  // small images are taken as they are
     for (const char* key : {"data.train_pp", "data.eval_pp"}) {
       const hinge::data::Pipeline pipeline(config.at(key));
-      EXPECT_EQ(pipeline.run(image, hinge::data::Random(0, hinge::data::Purpose::augment, 0, 0)).shape, (hinge::data::Shape{size, size, channels}))
+      EXPECT_EQ(pipeline.run(image, hinge::data::Random(0, hinge::data::Purpose::augment, 0, 0)).shape,
+                (hinge::data::Shape{size, size, channels}))
           << file << " " << key;
     }
   }
@@ -117,12 +119,18 @@ struct Recipe {
   const char *file, *variant, *randaug, *mixup;
 };
 constexpr Recipe kRecipes[] = {
-    {"i1k_s32", "S/32", "randaug(2,15)|", "0.2"}, {"i1k_s16", "S/16", "randaug(2,15)|", "0.5"},
-    {"i1k_s8", "S/8", "randaug(2,15)|", "0.5"},   {"i1k_b32", "B/32", "randaug(2,15)|", "0.5"},
-    {"i1k_b16", "B/16", "randaug(2,15)|", "0.5"}, {"i1k_l16", "L/16", "randaug(2,15)|", "0.5"},
-    {"i21k_s32", "S/32", "", "0.0"},              {"i21k_s16", "S/16", "randaug(2,0)|", "0.0"},
-    {"i21k_s8", "S/8", "randaug(2,0)|", "0.0"},   {"i21k_b32", "B/32", "randaug(2,10)|", "0.2"},
-    {"i21k_b16", "B/16", "randaug(2,10)|", "0.2"}, {"i21k_l16", "L/16", "randaug(2,15)|", "0.5"},
+    {"i1k_s32", "S/32", "randaug(2,15)|", "0.2"},
+    {"i1k_s16", "S/16", "randaug(2,15)|", "0.5"},
+    {"i1k_s8", "S/8", "randaug(2,15)|", "0.5"},
+    {"i1k_b32", "B/32", "randaug(2,15)|", "0.5"},
+    {"i1k_b16", "B/16", "randaug(2,15)|", "0.5"},
+    {"i1k_l16", "L/16", "randaug(2,15)|", "0.5"},
+    {"i21k_s32", "S/32", "", "0.0"},
+    {"i21k_s16", "S/16", "randaug(2,0)|", "0.0"},
+    {"i21k_s8", "S/8", "randaug(2,0)|", "0.0"},
+    {"i21k_b32", "B/32", "randaug(2,10)|", "0.2"},
+    {"i21k_b16", "B/16", "randaug(2,10)|", "0.2"},
+    {"i21k_l16", "L/16", "randaug(2,15)|", "0.5"},
 };
 
 TEST_F(Configs, OfThePaperHaveItsValues) {

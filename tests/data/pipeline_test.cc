@@ -131,8 +131,8 @@ double mean_area(int height, int width) {
   return sum / kCount;
 }
 
-// All heights are equally likely, so that the mean is far below that of areas equally likely (0.43, 0.41, 0.46). The three numbers are those
-// of a simulation of TensorFlow's rule; one box's share has a deviation of about 0.25.
+// All heights are equally likely, so that the mean is far below that of areas equally likely (0.43, 0.41, 0.46). The three numbers are
+// those of a simulation of TensorFlow's rule; one box's share has a deviation of about 0.25.
 TEST(InceptionCrop, SmallAreasAreLikelier) {
   EXPECT_NEAR(mean_area(375, 500), 0.343, 0.02);
   EXPECT_NEAR(mean_area(500, 375), 0.328, 0.02);
@@ -247,9 +247,9 @@ TEST(RandAug, OperationsOnKnownPixels) {
   EXPECT_EQ(apply("Invert", image, 5).pixels, (Bytes{255, 205, 127, 55, 0}));
   EXPECT_EQ(apply("AutoContrast", middle, 5).pixels, (Bytes{0, 128, 255}));
   EXPECT_EQ(apply("AutoContrast", {1, 2, 1, {7, 7}}, 5).pixels, (Bytes{7, 7}));
-  EXPECT_EQ(apply("Posterize", image, 5).pixels, (Bytes{0, 0, 128, 192, 192}));  // 2 bits
-  EXPECT_EQ(apply("Posterize", image, 0).pixels, (Bytes{0, 0, 128, 128, 128}));  // 1 bit
-  EXPECT_EQ(apply("Solarize", image, 5).pixels, (Bytes{0, 50, 127, 55, 0}));     // from 128 on
+  EXPECT_EQ(apply("Posterize", image, 5).pixels, (Bytes{0, 0, 128, 192, 192}));   // 2 bits
+  EXPECT_EQ(apply("Posterize", image, 0).pixels, (Bytes{0, 0, 128, 128, 128}));   // 1 bit
+  EXPECT_EQ(apply("Solarize", image, 5).pixels, (Bytes{0, 50, 127, 55, 0}));      // from 128 on
   EXPECT_EQ(apply("Solarize", image, 9.97).pixels, (Bytes{0, 50, 128, 200, 0}));  // from 255 on
   for (const double m : {10.0, 15.0, 20.0}) EXPECT_EQ(apply("Solarize", image, m).pixels, image.pixels) << m;
   EXPECT_EQ(apply("SolarizeAdd", image, 10).pixels, (Bytes{110, 160, 128, 200, 255}));

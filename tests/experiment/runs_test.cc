@@ -19,7 +19,11 @@ class RunsTest : public support::TemporaryFolderTest {
   RunsTest() {
     for (const char* h : {"relu", "softmax"}) {
       train::RunFolder run = train::RunFolder::create(path(h), std::string("steps = 9\n[model]\nh = \"") + h + "\"\n");
-      run.write_status({.state = "done", .step = 9, .steps = 9, .best = 0.9125, .values = {{"images_per_second", 1234.4}, {"train_seconds", 3725}, {"memory_bytes", 3e8}}});
+      run.write_status({.state = "done",
+                        .step = 9,
+                        .steps = 9,
+                        .best = 0.9125,
+                        .values = {{"images_per_second", 1234.4}, {"train_seconds", 3725}, {"memory_bytes", 3e8}}});
       support::MetricsWriter metrics(train::metrics_path(path(h)), 0);
       for (int64_t step = 1; step <= 1000; ++step) metrics.append({step, {{"loss", 1.0 / static_cast<double>(step)}}});
     }
@@ -93,7 +97,8 @@ TEST_F(RunsTest, PageIsWholeEscapedAndStandsAlone) {
   EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
   EXPECT_TRUE(html.ends_with("</html>\n"));
   EXPECT_TRUE(mentions(html, {"relu &lt;&amp; softmax&gt;", "&lt;script&gt;", "&lt;b&gt;", "Training loss", "<td>model.h</td>",
-                              "alt=\"a &quot;cat&quot; 2nd line\"", "a &quot;cat&quot;<br>2nd line</figcaption>", " width=\"99\" src=\"data:image/png;base64,iVBORw0KGgp4eQ==\"", "prefers-color-scheme: dark"}));
+                              "alt=\"a &quot;cat&quot; 2nd line\"", "a &quot;cat&quot;<br>2nd line</figcaption>",
+                              " width=\"99\" src=\"data:image/png;base64,iVBORw0KGgp4eQ==\"", "prefers-color-scheme: dark"}));
   for (const char* forbidden : {"<script", "<link", "src=\"http", "<b>", "Nothing", "<& "})
     EXPECT_EQ(html.find(forbidden), std::string::npos) << forbidden;
   report.sections[0].pictures[0].png = "GIF";

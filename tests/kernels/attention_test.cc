@@ -71,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(Attention, Float32,
 
 class Float64 : public ::testing::TestWithParam<Case> {};
 TEST_P(Float64, EqualsReference) { compare<double, long double>(GetParam()); }
-INSTANTIATE_TEST_SUITE_P(Attention, Float64, ::testing::ValuesIn(pairwise_cases({{0, 1, 2, 7, 16, 33, 97}, {1, 7, 16, 40, 64, 80, 128}})), case_name);
+INSTANTIATE_TEST_SUITE_P(Attention, Float64, ::testing::ValuesIn(pairwise_cases({{0, 1, 2, 7, 16, 33, 97}, {1, 7, 16, 40, 64, 80, 128}})),
+                         case_name);
 
 // Every h in every mode of visibility at a size with full and partial tiles, with everything else switched on, and with nothing else: then
 // backward takes the way of training, without passes over single rows.

@@ -52,8 +52,20 @@ template <typename T> void layer_norm_matches() {
         for (const int workers : {1, 3}) {
           Threads threads(workers);
           std::vector<T> y(n), mean(static_cast<size_t>(rows)), rstd(mean.size()), dx(n), dw(w), db(w);
-          layer_norm_forward({rows, 1, width, eps}, LayerNormForward<T>{{x.data(), width}, weight.data(), bias.data(), {y.data(), width}, mean.data(), rstd.data()}, threads);
-          layer_norm_backward({rows, 1, width, eps}, LayerNormBackward<T>{{grad.data(), width}, {x.data(), width}, weight.data(), mean.data(), rstd.data(), {skip.data(), width}, {dx.data(), width}, dw.data(), db.data()}, threads);
+          layer_norm_forward(
+              {rows, 1, width, eps},
+              LayerNormForward<T>{{x.data(), width}, weight.data(), bias.data(), {y.data(), width}, mean.data(), rstd.data()}, threads);
+          layer_norm_backward({rows, 1, width, eps},
+                              LayerNormBackward<T>{{grad.data(), width},
+                                                   {x.data(), width},
+                                                   weight.data(),
+                                                   mean.data(),
+                                                   rstd.data(),
+                                                   {skip.data(), width},
+                                                   {dx.data(), width},
+                                                   dw.data(),
+                                                   db.data()},
+                              threads);
           // A row of two that nearly coincide divides rounding by a small deviation.
           const double factor = width == 2 ? 1000 : 4;
           EXPECT_LT(largest_error(y, expected.y), factor * bound<T>(width)) << rows << " x " << width;
@@ -77,11 +89,15 @@ TEST(LayerNorm, GroupsInPlace) {
   const auto weight = normal<float>(6, 2), bias = normal<float>(6, 3), before = normal<float>(static_cast<size_t>(rows * stride), 1);
   auto x = before;
   Serial serial;
-  layer_norm_forward({rows, groups, width, 1e-6}, LayerNormForward<float>{{x.data(), stride}, weight.data(), bias.data(), {x.data(), stride}, nullptr, nullptr}, serial);
+  layer_norm_forward({rows, groups, width, 1e-6},
+                     LayerNormForward<float>{{x.data(), stride}, weight.data(), bias.data(), {x.data(), stride}, nullptr, nullptr}, serial);
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t j = 0; j < stride; ++j) {
       const auto at = static_cast<size_t>(row * stride + j);
-      if (j >= groups * width) { ASSERT_EQ(x[at], before[at]); continue; }
+      if (j >= groups * width) {
+        ASSERT_EQ(x[at], before[at]);
+        continue;
+      }
       const auto begin = before.begin() + row * stride + j / width * width;
       const std::vector<double> group(begin, begin + width);
       const auto expected = reference::layer_norm(group, 1, width, wide(weight), wide(bias), 1e-6, group, {});
@@ -96,7 +112,8 @@ TEST(FeedForward, BackwardGivesSlopeTimesGradientValuesAndSums) {
   for_each_simd_target([&] {
     std::vector<float> du = da, a(n), sums(width), again(width);
     Threads threads(3);
-    activate_backward(Activation::gelu, ActivateBackward<float>{rows, width, u.data(), du.data(), du.data(), a.data(), sums.data()}, threads);
+    activate_backward(Activation::gelu, ActivateBackward<float>{rows, width, u.data(), du.data(), du.data(), a.data(), sums.data()},
+                      threads);
     column_sums(du.data(), rows, width, width, again.data(), threads);
     EXPECT_EQ(sums, again);
     std::vector<double> expected(width);
@@ -113,7 +130,8 @@ template <typename T> void adam_matches() {
   const std::vector<size_t> sizes = {1, 7, 40000};
   std::vector<std::vector<T>> value, grad, m, v;
   for (size_t size : sizes) {
-    value.push_back(normal<T>(size, 1)), grad.push_back(normal<T>(size, 2)), m.push_back(normal<T>(size, 3)), v.push_back(normal<T>(size, 4));
+    value.push_back(normal<T>(size, 1)), grad.push_back(normal<T>(size, 2)), m.push_back(normal<T>(size, 3)),
+        v.push_back(normal<T>(size, 4));
     for (T& x : v.back()) x = x * x;
   }
   const AdamStep step{1e-2, 0.9, 0.95, 1e-8, 1 - 0.9 * 0.9, 1 - 0.95 * 0.95, 0.5};
@@ -124,7 +142,8 @@ template <typename T> void adam_matches() {
       tensors.push_back({value1[i].data(), grad[i].data(), m1[i].data(), v1[i].data(), static_cast<int64_t>(sizes[i]), i == 1 ? 0.0 : 0.1});
     Threads threads(3);
     double squares = 0;
-    for (const auto& g : grad) for (T x : g) squares += static_cast<double>(x) * x;
+    for (const auto& g : grad)
+      for (T x : g) squares += static_cast<double>(x) * x;
     EXPECT_NEAR(squared_norm(tensors, threads) / squares, 1, 1e-6);
     adam_step(tensors, step, threads);
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -152,7 +171,9 @@ TEST(CrossEntropyKernel, MatchesPlainLoops) {
         for_each_simd_target([&] {
           std::vector<float> losses(rows), grad(x.size());
           Threads threads(2);
-          cross_entropy(kind, CrossEntropyRows<float>{rows, classes, x.data(), labels.data(), second.data(), 0.3, losses.data(), grad.data()}, threads);
+          cross_entropy(kind,
+                        CrossEntropyRows<float>{rows, classes, x.data(), labels.data(), second.data(), 0.3, losses.data(), grad.data()},
+                        threads);
           for (int64_t i = 0; i < rows; ++i) {
             std::vector<double> target(static_cast<size_t>(classes)), expected;
             target[static_cast<size_t>(labels[static_cast<size_t>(i)])] += 0.3;

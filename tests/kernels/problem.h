@@ -40,8 +40,8 @@ struct Case {
   bool bias_log_n = false;
   int64_t B = 2, Hkv = 2, group = 1, Lq = 16, Lk = 16, D = 16;
   Layout layout = Layout::contiguous;
-  bool head_parameters = false;  // random gain, bias and alpha; else their defaults
-  bool statistics = false;       // ask for them, and give gradients for them
+  bool head_parameters = false;     // random gain, bias and alpha; else their defaults
+  bool statistics = false;          // ask for them, and give gradients for them
   bool parameter_gradients = true;  // ask for dgain, dbias and dalpha
   double dropout = 0;
   int workers = 1;

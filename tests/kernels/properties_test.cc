@@ -528,8 +528,8 @@ TEST_P(EveryActivation, TinyGain) {
     }
 }
 
-// Memory of forward and backward grows with L D, not with L^2: one head of 8,192 queries and keys takes a few times its packed keys. All its
-// scores would be 256 MB, and a bit for each of them 8 MB.
+// Memory of forward and backward grows with L D, not with L^2: one head of 8,192 queries and keys takes a few times its packed keys. All
+// its scores would be 256 MB, and a bit for each of them 8 MB.
 TEST(Attention, ScratchStaysSmall) {
   for (Activation h : {Activation::relu, Activation::softmax}) {
     Case c;

@@ -528,9 +528,7 @@ TEST(Errors, SayWhatWasGivenAndWhatIsAllowed) {
       {q, k, k, with([&](Options& o) { o.gain = -infinity; }), "gain must be finite, got -inf for head 0"},
       {q, k, k, with([](Options& o) { o.bias = std::nan(""); }), "bias must be finite, got nan for head 0"},
       {q, k.to(at::kMeta), k.to(at::kMeta), {}, "query, key and value must be on one device, got cpu for query and meta for key"},
-      {q, k, k, with([](Options& o) {
-         o.h = Activation::identity, o.identity_order = IdentityOrder::linear, o.dropout = 0.1;
-       }),
+      {q, k, k, with([](Options& o) { o.h = Activation::identity, o.identity_order = IdentityOrder::linear, o.dropout = 0.1; }),
        "identity_order = \"linear\" makes no single weights that dropout could drop; leave one of the two out"},
       {q, k, k, with([&](Options& o) { o.scale = infinity; }), "scale must be finite, got inf"},
       {q, k, k, with([](Options& o) { o.length_rule = LengthRule::fixed, o.length_n = 0; }), "length_n must be positive and finite, got 0"},

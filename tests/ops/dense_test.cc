@@ -38,7 +38,8 @@ constexpr double kFloatError = 100 * 6e-8;
 TEST(Linear, IsTheProductWithBiasAndResidual) {
   for (const auto dtype : {at::kFloat, at::kDouble})
     for (const int64_t rows : {1, 6, 37}) {
-      const Tensor x = leaf({2, rows, 13}, 1, dtype), w = leaf({7, 13}, 2, dtype), b = leaf({7}, 3, dtype), r = leaf({2, rows, 7}, 4, dtype);
+      const Tensor x = leaf({2, rows, 13}, 1, dtype), w = leaf({7, 13}, 2, dtype), b = leaf({7}, 3, dtype),
+                   r = leaf({2, rows, 7}, 4, dtype);
       const Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t()) + b.to(at::kDouble) + r.to(at::kDouble);
       EXPECT_LT(relative_error(hinge::linear(x, w, b, r), expected), kFloatError);
       EXPECT_LT(relative_error(hinge::linear(x, w, b), expected - r.to(at::kDouble)), kFloatError);
@@ -55,7 +56,8 @@ TEST(Linear, Gradients) {
   // float32 takes another path: its gradients are those of float64, rounded.
   std::vector<Tensor> gradients[2];
   for (const auto dtype : {at::kDouble, at::kFloat}) {
-    const std::vector<Tensor> in = {leaf({3, 17, 24}, 1, dtype), leaf({20, 24}, 2, dtype), leaf({20}, 3, dtype), leaf({3, 17, 20}, 4, dtype)};
+    const std::vector<Tensor> in = {leaf({3, 17, 24}, 1, dtype), leaf({20, 24}, 2, dtype), leaf({20}, 3, dtype),
+                                    leaf({3, 17, 20}, 4, dtype)};
     gradients[dtype == at::kFloat] = torch::autograd::grad({weighted(hinge::linear(in[0], in[1], in[2], in[3]))}, in);
   }
   for (size_t i = 0; i < 4; ++i) EXPECT_LT(relative_error(gradients[1][i], gradients[0][i]), kFloatError);
@@ -136,7 +138,8 @@ TEST(SelfAttention, GradientsOfWhatIsLearned) {
 }
 
 TEST(CrossEntropyOp, ValuesAndGradients) {
-  const Tensor logits = leaf({6, 11}, 1), labels = at::tensor({0, 10, 3, 3, 7, 1}, at::kLong), second = at::tensor({4, 10, 2, 0, 7, 9}, at::kLong);
+  const Tensor logits = leaf({6, 11}, 1), labels = at::tensor({0, 10, 3, 3, 7, 1}, at::kLong),
+               second = at::tensor({4, 10, 2, 0, 7, 9}, at::kLong);
   const auto hot = [](const Tensor& l) { return at::one_hot(l, 11).to(at::kDouble); };
   const Tensor mixed = 0.3 * hot(labels) + 0.7 * hot(second);
   const auto softmax = [&](const Tensor& target) { return -(target * at::log_softmax(logits, 1)).sum(1).mean(); };
@@ -148,7 +151,8 @@ TEST(CrossEntropyOp, ValuesAndGradients) {
   EXPECT_LT(relative_error(cross_entropy(CrossEntropy::softmax, logits, labels, second, 0.3), softmax(mixed)), 1e-13);
   EXPECT_LT(relative_error(cross_entropy(CrossEntropy::sigmoid, logits, labels, second, 0.3), sigmoid(mixed)), 1e-13);
   EXPECT_LT(relative_error(cross_entropy(CrossEntropy::softmax, logits.to(at::kFloat) * 50, labels),
-                           -at::log_softmax(logits * 50, 1).gather(1, labels.unsqueeze(1)).mean()), kFloatError);
+                           -at::log_softmax(logits * 50, 1).gather(1, labels.unsqueeze(1)).mean()),
+            kFloatError);
   for (const CrossEntropy kind : {CrossEntropy::softmax, CrossEntropy::sigmoid})
     expect_gradients([&](const auto& in) { return 3 * cross_entropy(kind, in[0], labels, second, 0.3); }, {leaf({6, 11}, 2)});
 }
@@ -162,17 +166,28 @@ TEST(Patches, FollowTheOrderOfAConvolution) {
 TEST(Dense, ErrorsNameTheShapes) {
   const Tensor x = leaf({2, 4}, 1);
   EXPECT_EQ(error_of([&] { hinge::linear(x, leaf({3, 5}, 2)); }), "hinge::linear: x [..., K] and w [N, K] do not fit: [2, 4] and [3, 5]");
-  EXPECT_EQ(error_of([&] { hinge::linear(x, leaf({3, 4}, 2), leaf({2}, 3)); }),
+  EXPECT_EQ(error_of([&] {
+              hinge::linear(x, leaf({3, 4}, 2), leaf({2}, 3));
+            }),
             "hinge::linear: bias must have the shape [3] and the input's dtype Double, got [2] and Double");
-  EXPECT_EQ(error_of([&] { cross_entropy(CrossEntropy::softmax, x, at::tensor({0, 4}, at::kLong)); }),
+  EXPECT_EQ(error_of([&] {
+              cross_entropy(CrossEntropy::softmax, x, at::tensor({0, 4}, at::kLong));
+            }),
             "hinge::cross_entropy: labels must be in [0, 4), got 4");
-  EXPECT_EQ(error_of([&] { self_attention(leaf({1, 2, 10}, 1), 2, {}); }),
+  EXPECT_EQ(error_of([&] {
+              self_attention(leaf({1, 2, 10}, 1), 2, {});
+            }),
             "hinge::self_attention: qkv must be [B, L, 3 H D] with H = 2, got [1, 2, 10]");
-  EXPECT_EQ(error_of([&] { patches(at::zeros({1, 3, 3, 1}), 4); }), "hinge::patches: a patch of 4 pixels does not fit into images of 3 x 3");
+  EXPECT_EQ(error_of([&] {
+              patches(at::zeros({1, 3, 3, 1}), 4);
+            }),
+            "hinge::patches: a patch of 4 pixels does not fit into images of 3 x 3");
   EXPECT_NE(error_of([&] {
               const Tensor w = leaf({3, 4}, 2);
-              const auto first = torch::autograd::grad(std::vector<Tensor>{weighted(hinge::linear(x, w))}, std::vector<Tensor>{x}, {}, c10::nullopt, /*create_graph=*/true);
-            }).find("cannot be differentiated once more"), std::string::npos);
+              const auto first = torch::autograd::grad(std::vector<Tensor>{weighted(hinge::linear(x, w))}, std::vector<Tensor>{x}, {},
+                                                       c10::nullopt, /*create_graph=*/true);
+            }).find("cannot be differentiated once more"),
+            std::string::npos);
 }
 
 }  // namespace

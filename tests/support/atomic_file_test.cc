@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "file_size_limit.h"
 #include "errors.h"
+#include "file_size_limit.h"
 #include "temporary_folder.h"
 
 namespace hinge::support {

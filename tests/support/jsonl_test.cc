@@ -9,8 +9,8 @@
 #include <csignal>
 #include <limits>
 
-#include "file_size_limit.h"
 #include "errors.h"
+#include "file_size_limit.h"
 #include "temporary_folder.h"
 
 namespace hinge::support {

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "file_size_limit.h"
 #include "errors.h"
+#include "file_size_limit.h"
 #include "temporary_folder.h"
 
 namespace hinge::support {

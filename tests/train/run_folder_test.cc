@@ -14,8 +14,8 @@
 #include <random>
 #include <thread>
 
-#include "../support/file_size_limit.h"
 #include "../support/errors.h"
+#include "../support/file_size_limit.h"
 #include "../support/temporary_folder.h"
 #include "support/safetensors.h"
 #include "train/task_kind.h"

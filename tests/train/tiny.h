@@ -81,9 +81,8 @@ inline void expect_same_metrics(const std::string& left, const std::string& righ
   const auto read = [](const std::string& run) {
     std::vector<support::MetricRecord> records = support::read_metrics(metrics_path(run));
     for (support::MetricRecord& record : records)
-      std::erase_if(record.values, [](const auto& value) {
-        return value.first.ends_with("_per_second") || value.first.ends_with("/waiting_share");
-      });
+      std::erase_if(record.values,
+                    [](const auto& value) { return value.first.ends_with("_per_second") || value.first.ends_with("/waiting_share"); });
     return records;
   };
   const auto a = read(left), b = read(right);

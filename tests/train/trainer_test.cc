@@ -538,9 +538,9 @@ TEST_F(TrainTest, ALossThatIsNoNumberStopsTheRun) {
   VitTrainConfig config = tiny(20);
   config.optim.lr = 1e18, config.optim.warmup_steps = 0, config.train.checkpoint_every = 0.25;  // each step
   const std::string message = error_of([&] { run(config, "run"); });
-  EXPECT_TRUE(mentions(message, {"the loss became", "in step 3", "the first that is not finite is block 0", "The last good checkpoint is",
-                                 path("run") + "/checkpoints/step-00000002",
-                                 "hinge train --resume " + path("run") + " --set optim.lr=3e+17"}));
+  EXPECT_TRUE(
+      mentions(message, {"the loss became", "in step 3", "the first that is not finite is block 0", "The last good checkpoint is",
+                         path("run") + "/checkpoints/step-00000002", "hinge train --resume " + path("run") + " --set optim.lr=3e+17"}));
   EXPECT_EQ(latest_checkpoint(path("run")).found->step, 2) << "what is not finite is no checkpoint";
   const RunStatus status = read_status(path("run"));
   EXPECT_EQ(status.state, "failed");

@@ -48,10 +48,7 @@ inline constexpr double kInvSqrt2 = 0.70710678118654752440;
 inline constexpr double kInvSqrt2Pi = 0.39894228040143267794;
 inline constexpr double kSqrt2OverPi = 0.79788456080286535588;
 
-template <typename T>
-T sigmoid(T x) {
-  return T(1) / (T(1) + std::exp(-x));
-}
+template <typename T> T sigmoid(T x) { return T(1) / (T(1) + std::exp(-x)); }
 
 // Each class: value(x) = h(x), slope(x) = h'(x) (0 at the kinks, as PyTorch has it).
 // kHasZeros: h(x) == 0 on a whole half-line, and h'(x) == 0 wherever h(x) == 0, so that work behind a zero weight can be skipped. (Squares

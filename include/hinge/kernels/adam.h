@@ -9,8 +9,7 @@
 namespace hinge::kernels {
 
 // One parameter: its value, gradient and moments, `size` elements each.
-template <typename T>
-struct AdamTensor {
+template <typename T> struct AdamTensor {
   T* value = nullptr;
   const T* grad = nullptr;
   T *m = nullptr, *v = nullptr;

@@ -36,8 +36,7 @@ enum class LengthRule {
 enum class IdentityOrder { automatic, quadratic, linear };
 
 // A [B, H, L, D] array with any strides in B, H and L, counted in elements; neighbouring elements in D are adjacent.
-template <typename T>
-struct View {
+template <typename T> struct View {
   T* data = nullptr;
   int64_t stride_b = 0;
   int64_t stride_h = 0;
@@ -48,7 +47,8 @@ struct AttentionShape {
   int64_t B = 0, Hq = 0, Hkv = 0, Lq = 0, Lk = 0, D = 0;
 
   // Row i sees the keys j with  j <= i + Lk - Lq  (right-aligned: the last query sees every key). Lk is the length of the array, also
-  // with key_lengths: with Lq = Lk, row i then sees the first min(i + 1, key_lengths[b]) keys. For caches of different lengths, use offsets.
+  // with key_lengths: with Lq = Lk, row i then sees the first min(i + 1, key_lengths[b]) keys. For caches of different lengths, use
+  // offsets.
   bool causal = false;
 
   // [B], each in [0, Lk]: batch row b sees only its first key_lengths[b] keys. Null: all.
@@ -92,23 +92,21 @@ struct SkipCount {
   double share() const { return groups ? static_cast<double>(skipped) / static_cast<double>(groups) : 0.0; }
 };
 
-template <typename T>
-struct AttentionForward {
+template <typename T> struct AttentionForward {
   View<const T> q, k, v;
   View<T> out;  // [B, Hq, Lq, D]
 
   // Optional, contiguous [B, Hq, Lq]. With w the weights as above and sums over the visible keys:
-  T* weight_sum = nullptr;   // sum_j w_ij
-  T* weight_log = nullptr;   // sum_j w_ij log |w_ij|, 0 log 0 = 0
-  T* zero_share = nullptr;   // share of the visible keys with h(x_ij) == 0. Of softmax: where e^(x_ij - max) is 0 in this type, max over
-                             // the keys up to the end of j's block of 256 only: with more keys, a lower bound of the share with w_ij == 0
-  T* lse = nullptr;          // softmax only: log sum_j exp(scale * q_i . k_j); required for a later backward. -inf if no key is seen.
+  T* weight_sum = nullptr;  // sum_j w_ij
+  T* weight_log = nullptr;  // sum_j w_ij log |w_ij|, 0 log 0 = 0
+  T* zero_share = nullptr;  // share of the visible keys with h(x_ij) == 0. Of softmax: where e^(x_ij - max) is 0 in this type, max over
+                            // the keys up to the end of j's block of 256 only: with more keys, a lower bound of the share with w_ij == 0
+  T* lse = nullptr;         // softmax only: log sum_j exp(scale * q_i . k_j); required for a later backward. -inf if no key is seen.
 
   SkipCount* skipped = nullptr;  // optional, [B * Hq]; of a jagged batch all sequences together
 };
 
-template <typename T>
-struct AttentionBackward {
+template <typename T> struct AttentionBackward {
   View<const T> q, k, v;
   View<const T> grad_out;              // [B, Hq, Lq, D]
   const T* grad_weight_sum = nullptr;  // optional, contiguous [B, Hq, Lq]

@@ -8,7 +8,7 @@
 
 namespace hinge::kernels {
 
-std::string simd_target();                       // in use, for example "AVX2"
+std::string simd_target();                         // in use, for example "AVX2"
 std::vector<std::string> compiled_simd_targets();  // those in this binary, best first
 std::vector<std::string> usable_simd_targets();    // those of them that this machine can run, best first
 

@@ -13,8 +13,7 @@ enum class CrossEntropy {
   sigmoid,  // - sum_c target_c log sigmoid(x_c) + (1 - target_c) log sigmoid(-x_c)
 };
 
-template <typename T>
-struct CrossEntropyRows {
+template <typename T> struct CrossEntropyRows {
   int64_t rows = 0, classes = 0;
   const T* logits = nullptr;
   const int64_t *labels = nullptr, *second = nullptr;

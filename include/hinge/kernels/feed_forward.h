@@ -14,8 +14,7 @@ void activate_forward(Activation h, const float* u, int64_t n, float* a, Paralle
 void activate_forward(Activation h, const double* u, int64_t n, double* a, Parallel&);
 
 // For arrays [rows, width], in one pass: du = da * h'(u), a = h(u) once more, grad_bias = sums of du over rows. du may be da.
-template <typename T>
-struct ActivateBackward {
+template <typename T> struct ActivateBackward {
   int64_t rows = 0, width = 0;
   const T *u = nullptr, *da = nullptr;
   T *du = nullptr, *a = nullptr, *grad_bias = nullptr;

@@ -19,22 +19,19 @@ struct LayerNormShape {
 };
 
 // An array of rows, `stride` elements apart.
-template <typename T>
-struct RowsView {
+template <typename T> struct RowsView {
   T* data = nullptr;
   int64_t stride = 0;
 };
 
-template <typename T>
-struct LayerNormForward {
+template <typename T> struct LayerNormForward {
   RowsView<const T> x;
   const T *weight = nullptr, *bias = nullptr;  // [width]
   RowsView<T> y;                               // may be x
   T *mean = nullptr, *rstd = nullptr;          // [rows * groups], for backward; or null
 };
 
-template <typename T>
-struct LayerNormBackward {
+template <typename T> struct LayerNormBackward {
   RowsView<const T> grad_y, x;
   const T* weight = nullptr;
   const T *mean = nullptr, *rstd = nullptr;
