@@ -68,7 +68,7 @@ constexpr Measure kMeasures[] = {
 std::string label_of(const MemoryStatistics& memory) { return fmt::format("{} {}", memory.kind, memory.layer); }
 
 void print_table(const std::vector<MemoryStatistics>& memories) {
-  const std::vector<double> tops = {1, 10};
+  const std::vector<double> tops = {0.2, 1, 10};
   fmt::print("{:<16}", "memory");
   for (const Measure& measure : kMeasures) fmt::print(" {:>8}", measure.column);
   for (const double percent : tops) fmt::print(" {:>8}", fmt::format("top {}%", percent));

@@ -253,7 +253,7 @@ void check_usage(const TranslateOptions& options) {
   }
   if (!options.files.empty() || options.document) throw UsageError("--po takes one catalogue: no other files and no --document");
   if (!options.n_best.empty()) throw UsageError("--po fills in one translation a message: it takes no --n-best");
-  if (options.in_place == !options.out.empty())
+  if (options.in_place && !options.out.empty())
     throw UsageError("--po writes the filled catalogue to --out FILE, or with --in-place over the old one: give one of them");
   if (options.in_place && options.po == "-") throw UsageError("--in-place cannot replace the standard input: give --out FILE");
   if (options.in_place && text::is_packed(options.po))
@@ -325,7 +325,8 @@ void add_translate(Command parent) {
       .option("--n-best", options->n_best, "N",
               "The N best of each line, each as: line, tab, score, tab, text (default: 1, the text alone)")
       .group(output);
-  command.option("--out", options->out, "FILE", "Write to FILE, which appears when all is done (default: the standard output)")
+  command
+      .option("--out", options->out, "FILE", "Write to FILE, which appears when all is done (default: the standard output, also with --po)")
       .group(output);
   command.flag("--in-place", options->in_place, "With --po: replace the catalogue itself").group(output);
   command.footer("Lines stay in their order, and empty lines stay empty.");

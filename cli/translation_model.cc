@@ -17,6 +17,7 @@ void add_translation_model(Command command, TranslationModelOptions& options) {
   command.option("run", options.run, "RUN", "Folder of a translation run that hinge train has made").required();
   command.option("--checkpoint", options.checkpoint, "WHICH",
                  "Which weights: best (of the lowest validation loss), latest, or averaged over the last checkpoints (default: best)");
+  command.option("--threads", options.threads, "N", "Threads (default: one for every core)");
 }
 
 train::LoadedTranslation open_translation(const TranslationModelOptions& options) {
@@ -32,7 +33,7 @@ train::LoadedTranslation open_translation(const TranslationModelOptions& options
   std::vector<std::string> notes;
   train::LoadedTranslation loaded = train::load_translation(options.run, which, &notes);
   for (const std::string& note : notes) fmt::print(stderr, "passing over a checkpoint: {}\n", note);
-  train::use_threads(loaded.config.train.threads);
+  train::use_threads(options.threads.empty() ? 0 : parse_whole("--threads", options.threads, 1, 1024));
   return loaded;
 }
 

@@ -9,12 +9,12 @@
 namespace hinge::cli {
 
 struct TranslationModelOptions {
-  std::string run, checkpoint = "best";
+  std::string run, checkpoint = "best", threads;
 };
-// The arguments RUN and --checkpoint.
+// The arguments RUN, --checkpoint and --threads.
 void add_translation_model(Command command, TranslationModelOptions& options);
 
-// The model; says on standard error which checkpoints had to be passed over. Sets the number of threads to the run's.
+// The model; says on standard error which checkpoints had to be passed over. Sets the number of threads.
 train::LoadedTranslation open_translation(const TranslationModelOptions& options);
 
 }  // namespace hinge::cli

@@ -115,7 +115,7 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
   require(size != std::end(kSizes), "model.size: '" + name + "' is not one of tiny, small, iwslt, base");
   const std::string named = config.size.empty() ? "" : "model.size " + name;
   fill_in_size("width", config.width, size->width, named);
-  fill_in_size("slots", config.slots, size->slots, named);
+  fill_in_size("slots", config.slots, size->slots, "");  // may differ: the size of the memory that the paper varies
   fill_in_size("heads", config.heads, size->heads, named);
   fill_in_size("encoder_depth", config.encoder_depth, size->depth, named);
   fill_in_size("decoder_depth", config.decoder_depth, size->depth, named);

@@ -62,10 +62,13 @@ RunText read_run_text(const TranslationTrainConfig& config, const std::optional<
   };
   data.train = encode("training", train);
   data.valid = encode("validation", valid);
-  for (int64_t i = 0; i < std::min(config.train.bleu_sentences, data.valid->size()); ++i) {
-    const std::span<const int32_t> source = data.valid->source(i);
+  // Evenly over the text: its beginning may be one document, or one program's messages.
+  const int64_t size = data.valid->size(), count = std::min(config.train.bleu_sentences, size);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t item = i * size / count;
+    const std::span<const int32_t> source = data.valid->source(item);
     data.sources.emplace_back(source.begin(), source.end());
-    data.references.push_back(text::joined(valid, data.valid->place(i)).target);
+    data.references.push_back(text::joined(valid, data.valid->place(item)).target);
   }
   return data;
 }

@@ -274,6 +274,8 @@ TEST_F(Translation, FillsCatalogues) {
     const std::string check = "msgfmt -c --use-fuzzy -o /dev/null " + path("y.po") + " 2>" + path("msgfmt");
     EXPECT_EQ(std::system(check.c_str()), 0) << read("msgfmt");
   }
+  ASSERT_EQ(run("translate " + path("run") + " --threads 1 --po " + path("x.po")), 0) << err_;
+  EXPECT_EQ(out_, read("y.po"));
   ASSERT_EQ(run("translate " + path("run") + " --in-place --po " + path("x.po")), 0) << err_;
   EXPECT_EQ(read("x.po"), read("y.po"));
 
@@ -281,7 +283,7 @@ TEST_F(Translation, FillsCatalogues) {
     EXPECT_EQ(run("translate " + path("run") + " --po " + path("x.po") + " " + options), 2) << options;
     EXPECT_TRUE(complains(part)) << err_;
   };
-  expect_usage("", "--in-place");
+  expect_usage("--in-place --out " + path("z.po"), "--in-place");
   expect_usage("--out " + path("x.po"), "--in-place");
   expect_usage("--in-place --n-best 2", "--n-best");
   expect_usage("--in-place --document", "--document");

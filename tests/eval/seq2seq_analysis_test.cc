@@ -65,7 +65,6 @@ TEST(Analysis, OfEvenWeightsAndEqualValues) {
   EXPECT_NEAR(encoder.relative_entropy, 1, 1e-6);
   EXPECT_EQ(encoder.zero_share, 0);
   EXPECT_NEAR(encoder.anisotropy, 1, 1e-6);
-  EXPECT_NEAR(encoder.variance_ratio, of(memories, "encoder.0.self").variance_ratio, 0);
   // The top 50%: 4 of 8 keys, and 2 of 3.
   EXPECT_NEAR(encoder.top_shares[8], (8 * 0.5 + 3 * 2.0 / 3) / 11, 1e-6);
   EXPECT_NEAR(encoder.top_shares[0], (8 / 8.0 + 3 / 3.0) / 11, 1e-6) << "at least one key";

@@ -524,8 +524,10 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   Seq2SeqConfig both;
   both.size = "tiny", both.vocabulary = 5, both.width = 256;
   EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.width 256", "model.size tiny", "128"}));
-  both.width = 128, both.slots = 1024;
-  EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.slots 1024", "model.size tiny", "256"}));
+  both.width = 128, both.heads = 8;
+  EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.heads 8", "model.size tiny"}));
+  both.heads.reset(), both.slots = 1024;  // the number of slots alone may be another
+  EXPECT_EQ(sizes(resolved(both))[1], 1024);
 }
 
 // A file with a gamma trains the baseline, too: --set model.attention=softmax.
