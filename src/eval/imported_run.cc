@@ -68,7 +68,7 @@ std::vector<std::string> import_timm_run(const std::string& weights, train::VitT
   config.model = models::resolved(config.model);
   train::OptimConfig& optim = config.optim;
   if (images.set && !optim.steps && optim.batch > 0)  // without images, `hinge train --resume` fills them in
-    optim.steps = std::llround(optim.epochs * static_cast<double>(images.set->size()) / static_cast<double>(optim.batch));
+    optim.steps = std::llround(train::steps_of(optim, optim.epochs, images.set->size()));
   const models::Vit model(config.model, static_cast<uint64_t>(config.train.seed));
   for (const std::string& note : models::load_timm_weights(file, model, options.head)) notes.push_back(note);
 

@@ -101,6 +101,9 @@ struct VitTrainConfig {
 // The data set of a split with this config.
 data::DataSource source_of(const DataConfig& config, const std::string& split);
 
+// The steps of that many epochs over `images`.
+double steps_of(const OptimConfig& config, double epochs, int64_t images);
+
 kernels::CrossEntropy loss_kind(const OptimConfig& config);
 
 }  // namespace hinge::train

@@ -18,6 +18,10 @@ bool are_numbers(const std::vector<std::string>& names) {
 
 }  // namespace
 
+double steps_of(const OptimConfig& config, double epochs, int64_t images) {
+  return epochs * static_cast<double>(images) / static_cast<double>(config.batch);
+}
+
 data::DataSource source_of(const DataConfig& config, const std::string& split) {
   data::DataSource source;
   source.format = config.format;

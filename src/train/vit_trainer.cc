@@ -69,9 +69,7 @@ VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
           optim.batch, optim.accumulate));
   require(config.data.threads >= 1, fmt::format("data.threads must be at least 1, got {}", config.data.threads));
   require(config.train.eval_every > 0 && config.train.checkpoint_every > 0, "train.eval_every and train.checkpoint_every must be positive");
-  if (!config.optim.steps)
-    config.optim.steps =
-        static_cast<int64_t>(std::llround(optim.epochs * static_cast<double>(data.train->size()) / static_cast<double>(optim.batch)));
+  if (!config.optim.steps) config.optim.steps = std::llround(steps_of(optim, optim.epochs, data.train->size()));
   require(*config.optim.steps >= 1, "there is no step to train: optim.epochs and optim.batch give none");
   const models::VitConfig& model = config.model;
   for (const auto& [images, pp] : {std::pair(data.train, data.train_pp), std::pair(data.eval, data.eval_pp)}) {
@@ -193,7 +191,7 @@ class VitTask : public Task {
  private:
   uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
   int64_t interval(double epochs) const {
-    const double steps = epochs * static_cast<double>(data_.train->size()) / static_cast<double>(config_.optim.batch);
+    const double steps = steps_of(config_.optim, epochs, data_.train->size());
     return std::max<int64_t>(1, std::llround(std::min(steps, 1e15)));
   }
 
