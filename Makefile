@@ -105,7 +105,7 @@ bench: deps python ## The full measurements: attention, then attention against P
 OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h')
 
 .PHONY: lint
-lint: deps ## clang-tidy over our sources, in the batches in which they are compiled (40 minutes on two cores)
+lint: deps ## clang-tidy over our sources, in the batches in which they are compiled
 	@scripts/install-deps lint
 	@$(STEP) "Configuring (lint)" build/lint/configure.log cmake --preset lint
 	@echo "==> clang-tidy"
