@@ -41,7 +41,7 @@ std::shared_ptr<const data::ImageSet> relabelled(const std::shared_ptr<const dat
 
 }  // namespace
 
-LabelledImages match_labels(std::shared_ptr<const data::ImageSet> images, const std::vector<std::string>& model_classes,
+LabelledImages match_labels(const std::shared_ptr<const data::ImageSet>& images, const std::vector<std::string>& model_classes,
                             const std::vector<std::string>& only) {
   // The set's classes by the names that the model has for them.
   std::vector<std::string> names = images->classes();

@@ -20,7 +20,7 @@ struct LabelledImages {
 // With `only` empty, images keep to the model's classes, and a class that the model does not know is an error. Otherwise `only` names the
 // classes of the model among which it predicts: label i is then only[i], and images of other classes are left out.
 // Throws std::runtime_error.
-LabelledImages match_labels(std::shared_ptr<const data::ImageSet> images, const std::vector<std::string>& model_classes,
+LabelledImages match_labels(const std::shared_ptr<const data::ImageSet>& images, const std::vector<std::string>& model_classes,
                             const std::vector<std::string>& only = {});
 
 }  // namespace hinge::eval

@@ -36,10 +36,10 @@ constexpr std::array<std::string_view, 3> kIdentityOrderNames = {"auto", "quadra
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
+  for (const char letter : a) {
     size_t diagonal = row[0]++;
     for (size_t j = 0; j < b.size(); ++j)
-      diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] != b[j])}));
+      diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, diagonal + (letter != b[j])}));
   }
   return row.back();
 }

@@ -49,7 +49,7 @@ bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0') {
       const std::string_view text = value;
-      return text.find("UTF-8") != text.npos || text.find("utf8") != text.npos;
+      return text.find("UTF-8") != std::string_view::npos || text.find("utf8") != std::string_view::npos;
     }
   return false;
 }

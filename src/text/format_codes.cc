@@ -141,7 +141,7 @@ class Scanner {
     std::string type;
     if (end < text_.size() && is_one_of(text_[end], syntax_.commas ? "!:," : "!:")) {
       if (text_[end] == ',') {
-        const size_t first = std::min(text_.find_first_not_of(" ", end + 1), text_.size());
+        const size_t first = std::min(text_.find_first_not_of(' ', end + 1), text_.size());
         size_t last = first;
         while (last < text_.size() && is_ascii_letter(text_[last])) ++last;
         if (last > first) type = fmt::format(",{}", text_.substr(first, last - first));

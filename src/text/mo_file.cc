@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <optional>
 
 #include "text/error.h"
 #include "text/files.h"
@@ -58,35 +59,36 @@ class ToUtf8 {
   ToUtf8(const std::string& charset, const std::string& path) : charset_(charset), path_(path) {
     if (charset.empty() || charset == "CHARSET" || charset == "UTF-8" || charset == "utf-8" || charset == "UTF8" || charset == "utf8")
       return;
-    converter_ = ::iconv_open("UTF-8", charset.c_str());
-    if (converter_ == kNone) throw TextError(path, 0, fmt::format("is in the encoding '{}', which iconv does not know", charset));
+    const iconv_t opened = ::iconv_open("UTF-8", charset.c_str());
+    if (reinterpret_cast<intptr_t>(opened) == -1)
+      throw TextError(path, 0, fmt::format("is in the encoding '{}', which iconv does not know", charset));
+    converter_ = opened;
   }
   ~ToUtf8() {
-    if (converter_ != kNone) ::iconv_close(converter_);
+    if (converter_) ::iconv_close(*converter_);
   }
   ToUtf8(const ToUtf8&) = delete;
   ToUtf8& operator=(const ToUtf8&) = delete;
 
   std::string operator()(std::string_view text) const {
     std::string converted(text);
-    if (converter_ != kNone) {
+    if (converter_) {
       converted.resize(4 * text.size() + 4);
       char *in = const_cast<char*>(text.data()), *out = converted.data();
       size_t in_left = text.size(), out_left = converted.size();
-      if (::iconv(converter_, &in, &in_left, &out, &out_left) == static_cast<size_t>(-1) || in_left > 0)
+      if (::iconv(*converter_, &in, &in_left, &out, &out_left) == static_cast<size_t>(-1) || in_left > 0)
         throw TextError(path_, 0, fmt::format("is not in the encoding '{}' that its header names", charset_));
       converted.resize(converted.size() - out_left);
-      ::iconv(converter_, nullptr, nullptr, nullptr, nullptr);
+      ::iconv(*converter_, nullptr, nullptr, nullptr, nullptr);
     }
     if (find_invalid_utf8(converted)) throw TextError(path_, 0, "is not UTF-8, and its header names no other encoding");
     return converted;
   }
 
  private:
-  static inline const iconv_t kNone = reinterpret_cast<iconv_t>(-1);
   std::string charset_;
   const std::string& path_;
-  iconv_t converter_ = kNone;
+  std::optional<iconv_t> converter_;
 };
 
 std::string charset_of(std::string_view header) {

@@ -1,10 +1,9 @@
 // Decoding by hand; the classes of characters are those of glibc's C.UTF-8 locale, which every Debian has.
 #include "text/unicode.h"
 
-#include <wctype.h>
-
 #include <algorithm>
 #include <clocale>
+#include <cwctype>
 #include <stdexcept>
 
 namespace hinge::text {

@@ -10,7 +10,7 @@ at::Tensor pixels_of(data::Batch& batch) {
   return at::from_blob(batch.pixels.data(), {batch.size, batch.shape.height, batch.shape.width, batch.shape.channels}, at::kFloat);
 }
 
-Evaluation evaluate(const models::Vit& model, std::shared_ptr<const data::ImageSet> images, const data::Pipeline& pipeline,
+Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::ImageSet>& images, const data::Pipeline& pipeline,
                     const EvaluationOptions& options) {
   const at::NoGradGuard guard;
   data::LoaderOptions loading;

@@ -38,7 +38,7 @@ struct EvaluationOptions {
   const std::atomic<bool>* stop = nullptr;  // looked at after each batch
 };
 
-Evaluation evaluate(const models::Vit& model, std::shared_ptr<const data::ImageSet> images, const data::Pipeline& pipeline,
+Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::ImageSet>& images, const data::Pipeline& pipeline,
                     const EvaluationOptions& options);
 
 // A batch's pixels as a tensor over the same memory.

@@ -268,7 +268,7 @@ RunFolder RunFolder::create(const std::string& folder, std::string_view config, 
   RunFolder run(folder);
   refuse_old();  // between the look and the lock another process may have made it
   run.write_status({});
-  for (const auto& [name, content] : files) support::AtomicFile(folder + "/" + name).commit(content);
+  for (const auto& [name, content] : files) support::AtomicFile(fmt::format("{}/{}", folder, name)).commit(content);
   run.write_config(config);  // last: from here on it is a run
   return run;
 }
