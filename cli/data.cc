@@ -1,11 +1,14 @@
-// hinge data: looks at data sets. `hinge data check` decodes every image before a training does.
+// hinge data: looks at data sets. `hinge data check` decodes every image before a training does; `hinge data export` writes a split of the
+// text of a translation as plain files, to be translated and scored.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +18,13 @@
 #include "data/check.h"
 #include "data/error.h"
 #include "data/source.h"
+#include "support/config.h"
+#include "text/corpus.h"
+#include "text/source.h"
+#include "train/run_folder.h"
+#include "train/task_kind.h"
+#include "train/translation_config.h"
+#include "train/translation_run.h"
 
 namespace hinge::cli {
 namespace {
@@ -118,11 +128,93 @@ int check(const DataOptions& options) {
   return bad > 0 ? 1 : 0;
 }
 
+struct ExportOptions {
+  std::string from, split = "test", out;
+  std::vector<std::string> set;
+};
+
+text::Part parse_part(const std::string& split) {
+  if (split == "train") return text::Part::train;
+  if (split == "valid") return text::Part::valid;
+  if (split == "test") return text::Part::test;
+  const std::vector<std::string> known = {"train", "valid", "test"};
+  throw UsageError(fmt::format("--split '{}' is unknown.{} Allowed: {}", split, suggestion(split, known), fmt::join(known, ", ")));
+}
+
+train::TranslationTrainConfig read_text_config(const ExportOptions& options) {
+  const std::string& from = options.from;
+  if (!train::is_run(from) && std::filesystem::is_directory(from))
+    throw std::runtime_error(from + " is not a run: it holds no config.toml (hinge train makes runs)");
+  const std::string file = train::is_run(from) ? train::config_path(from) : from;
+  if (train::task_of_config(file) != train::TaskKind::translation)
+    throw std::runtime_error(from + " is of images; hinge data export takes the config or the run of a translation");
+  train::TranslationTrainConfig config;
+  support::read_config(config, file);
+  for (const std::string& assignment : options.set) support::override_config(config, assignment);
+  return config;
+}
+
+void require_absent(const std::string& path) {
+  if (std::filesystem::exists(path))
+    throw std::runtime_error(fmt::format("'{}' is there already: remove it, or choose another name by --out", path));
+}
+
+// Catalogues are split anew each time. The parts are those of the training if the messages are; if not, it is said.
+void compare_with_training(const std::string& run, const train::TranslationTrainConfig& config, const text::Vocabulary& vocabulary) {
+  if (config.data.source.kind != "catalogues") return;
+  const train::CheckpointSearch search = train::latest_checkpoint(run);
+  if (!search.found || !search.found->state.contains("text")) return;
+  const text::Corpus now(text::read_text(config.data.source, text::Part::train), vocabulary, config.data.corpus);
+  if (search.found->state["text"] == nlohmann::json({now.size(), now.source_tokens(), now.target_tokens()})) return;
+  fmt::print(stderr,
+             "the catalogues that are there now are not those that {} was trained on: it may have been trained on some of these pairs\n",
+             run);
+}
+
+int export_split(const ExportOptions& options) {
+  const text::Part part = parse_part(options.split);
+  const train::TranslationTrainConfig config = read_text_config(options);
+  const text::LanguagePair languages = text::parse_language_pair(config.data.source.pair);
+  const std::string source = options.out + "." + languages.source, target = options.out + "." + languages.target;
+  require_absent(source), require_absent(target);
+  text::ParallelText pairs = text::read_text(config.data.source, part);
+  if (train::is_run(options.from)) {
+    const text::Vocabulary vocabulary = text::Vocabulary::load(train::vocabulary_path(options.from));
+    compare_with_training(options.from, config, vocabulary);
+    text::leave_out_long_sources(pairs, vocabulary, config.model.max_length);
+  }
+  if (pairs.documents.empty())
+    throw std::runtime_error(fmt::format("no pair is left to write; left out: {}", text::describe(pairs.skipped)));
+  text::write_parallel(pairs, source, target, config.data.corpus.document_tokens > 0);
+  if (!pairs.skipped.empty()) fmt::print(stderr, "left out: {}\n", text::describe(pairs.skipped));
+  fmt::print("{} pairs of {} documents: {} {}\n", pairs.pairs(), pairs.documents.size(), source, target);
+  return 0;
+}
+
+void add_export(Command parent) {
+  Command command = parent.subcommand("export", "Write a split of a translation's text as two plain files, one sentence a line");
+  auto options = std::make_shared<ExportOptions>();
+  const char *what = "What to write", *output = "Output";
+  command.option("from", options->from, "CONFIG|RUN", "A translation config, or a run: its split is the one it was trained with")
+      .required();
+  command.option("--split", options->split, "NAME", "train, valid or test (default: test)").group(what);
+  command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set data.path=FOLDER").group(what).one_at_a_time();
+  command.option("--out", options->out, "PREFIX", "The files are PREFIX.LANGUAGE, such as PREFIX.en and PREFIX.de")
+      .group(output)
+      .required();
+  command.footer(
+      "Files that are there already are not replaced. With data.document_tokens, blank lines are between documents.\n"
+      "Of a run, pairs whose source is longer than its model reads are left out.\n"
+      "To score a run: hinge translate RUN PREFIX.en --out FILE, then hinge score FILE PREFIX.de; of documents, both with --document.");
+  command.run([options] { return export_split(*options); });
+}
+
 }  // namespace
 
 void add_data(Command parent) {
-  Command data = parent.subcommand("data", "Look at data sets");
+  Command data = parent.subcommand("data", "Look at data sets, write parts of them");
   data.require_subcommand();
+  add_export(data);
   Command command = data.subcommand("check", "Decode every image of a data set and name the bad files");
   auto options = std::make_shared<DataOptions>();
   const char *what = "What to check", *how = "How to check", *output = "Output";

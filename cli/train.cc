@@ -1,21 +1,17 @@
 // hinge train: trains the model that a config describes, or goes on with a run.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "decode/translator.h"
 #include "support/config.h"
 #include "support/progress.h"
@@ -31,18 +27,6 @@ struct TrainOptions {
   std::vector<std::string> set;
   bool help_config = false;
 };
-
-std::atomic<bool> stop_asked{false};
-
-// The first Ctrl-C asks the run to save and end; the second ends the process. A closed terminal asks, too, perhaps more than once: it takes
-// the readers of what the run says with it, which is no reason to end at once.
-extern "C" void ask_to_stop(int) {
-  constexpr std::string_view kText = "\nhinge: stopping, and saving what is done; Ctrl-C again ends at once\n";
-  const int reason = errno;
-  stop_asked = true;
-  std::signal(SIGINT, SIG_DFL), std::signal(SIGTERM, SIG_DFL), std::signal(SIGPIPE, SIG_IGN);
-  if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) errno = reason;
-}
 
 // runs/fashion-20261116-093012, from configs/vit/fashion.toml.
 std::string default_folder(const std::string& config) {
@@ -89,18 +73,18 @@ train::TrainResult begin(const TrainOptions& options, const std::string& folder)
   if (train::task_of_config(options.config) == train::TaskKind::translation) {
     const auto config = read_config<train::TranslationTrainConfig>(options);
     fmt::print(stderr, "Training into {}\n", folder);
-    return train::train_translation(config, folder, stop_asked, support::ProgressOutput::standard_error(), decode::greedy_bleu);
+    return train::train_translation(config, folder, stop_asked(), support::ProgressOutput::standard_error(), decode::greedy_bleu);
   }
   const auto config = read_config<train::VitTrainConfig>(options);
   fmt::print(stderr, "Training into {}\n", folder);
-  return train::train_vit(config, folder, stop_asked);
+  return train::train_vit(config, folder, stop_asked());
 }
 
 train::TrainResult go_on(const std::string& folder, const std::vector<std::string>& changes) {
   if (!train::is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
   if (train::task_of_config(train::config_path(folder)) == train::TaskKind::translation)
-    return train::resume_translation(folder, stop_asked, support::ProgressOutput::standard_error(), decode::greedy_bleu, changes);
-  return train::resume_vit(folder, stop_asked, support::ProgressOutput::standard_error(), changes);
+    return train::resume_translation(folder, stop_asked(), support::ProgressOutput::standard_error(), decode::greedy_bleu, changes);
+  return train::resume_vit(folder, stop_asked(), support::ProgressOutput::standard_error(), changes);
 }
 
 int train(const TrainOptions& options) {
@@ -110,9 +94,7 @@ int train(const TrainOptions& options) {
         "hinge train takes a config (configs/vit/fashion.toml) or "
         "--resume RUN, and only one of them");
   if (!options.resume.empty() && !options.out.empty()) throw UsageError("--resume goes on in the folder of the run: it takes no --out");
-  std::signal(SIGINT, ask_to_stop);
-  std::signal(SIGTERM, ask_to_stop);
-  if (std::signal(SIGHUP, ask_to_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
+  stop_when_asked("stopping, and saving what is done");
 
   const std::string folder = !options.resume.empty() ? options.resume : options.out.empty() ? default_folder(options.config) : options.out;
   const train::TrainResult result = options.resume.empty() ? begin(options, folder) : go_on(folder, options.set);

@@ -18,12 +18,14 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "cli/translation_model.h"
 #include "decode/documents.h"
 #include "decode/po_translation.h"
 #include "decode/translator.h"
 #include "support/atomic_file.h"
 #include "support/progress.h"
+#include "text/catalogues.h"
 #include "text/error.h"
 #include "text/files.h"
 #include "text/unicode.h"
@@ -76,12 +78,18 @@ class Output {
     else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
       support::throw_file_error("write to", "standard output");
   }
+  // What is written can be read from here on, but for a file, which appears at the end.
+  void flush() {
+    if (!file_ && std::fflush(stdout) != 0) support::throw_file_error("write to", "standard output");
+  }
   void finish() {
     if (file_)
       file_->commit();
-    else if (std::fflush(stdout) != 0)
-      support::throw_file_error("write to", "standard output");
+    else
+      flush();
   }
+  // Text goes to the terminal that shows the progress.
+  bool shares_terminal() const { return !file_ && ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
  private:
   std::optional<support::AtomicFile> file_;
@@ -119,21 +127,37 @@ class Input {
   std::vector<std::string_view> lines_;
 };
 
-// Translates with a progress bar; says at the end how much it was.
-std::vector<std::vector<decode::Translation>> translate_all(const decode::Translator& translator,
-                                                            const std::vector<decode::Source>& sources, const char* unit) {
+constexpr const char* kStopping = "stopping after the batch at hand";  // what Ctrl-C does
+
+// Ctrl-C came before all was done: "3 of 5 lines were translated".
+struct Stopped : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Translates with a progress bar and hands over what is done; says at the end how much it was. The bar makes room for what `take` writes to
+// its terminal. Throws Stopped.
+void translate_all(const decode::Translator& translator, const std::vector<decode::Source>& sources, const char* unit, bool shares_terminal,
+                   const decode::Translator::Take& take) {
   const auto started = std::chrono::steady_clock::now();
-  std::vector<std::vector<decode::Translation>> translations;
-  {
-    support::Progress progress("translate", static_cast<int64_t>(sources.size()));
-    translations = translator.translate(sources, [&](int64_t done, int64_t) { progress.update(done, {}); });
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  const auto all = static_cast<int64_t>(sources.size());
   int64_t tokens = 0;
-  for (const auto& best : translations) tokens += static_cast<int64_t>(best.at(0).ids.size()) + 1;
-  fmt::print(stderr, "{} {}, {} tokens in {:.1f} s: {:.0f} tokens/s\n", sources.size(), unit, tokens, seconds,
+  std::optional<support::Progress> progress;
+  progress.emplace("translate", all);
+  const auto take_group = [&](size_t first, const decode::Translator::Translations& group) {
+    for (const auto& best : group) tokens += static_cast<int64_t>(best.at(0).ids.size()) + 1;
+    if (shares_terminal) progress.reset();
+    take(first, group);
+    if (shares_terminal) progress.emplace("translate", all, static_cast<int64_t>(first + group.size()));
+  };
+  const int64_t done = translator.translate_in_groups(sources, take_group, [&](int64_t so_far, int64_t) {
+    progress->update(so_far, {});
+    return !stop_asked();
+  });
+  progress.reset();
+  if (done < all) throw Stopped(fmt::format("{} of {} {} were translated", done, all, unit));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  fmt::print(stderr, "{} {}, {} tokens in {:.1f} s: {:.0f} tokens/s\n", all, unit, tokens, seconds,
              static_cast<double>(tokens) / std::max(seconds, 1e-9));
-  return translations;
 }
 
 // One line for each of the best if several are asked for: the line of the source, the score, the text.
@@ -153,8 +177,10 @@ void translate_lines(const decode::Translator& translator, const Input& input, b
       throw input.error(i, error.what());
     }
   }
-  const auto translations = translate_all(translator, sources, "lines");
-  for (size_t i = 0; i < translations.size(); ++i) output.write(lines_of(i, translations[i], several));
+  translate_all(translator, sources, "lines", output.shares_terminal(), [&](size_t first, const auto& translations) {
+    for (size_t i = 0; i < translations.size(); ++i) output.write(lines_of(first + i, translations[i], several));
+    output.flush();
+  });
 }
 
 // A part of a document is translated as one: its translation stands in the place of its first line, the other lines are empty.
@@ -173,14 +199,34 @@ void translate_documents(const decode::Translator& translator, const train::Load
       throw input.error(part.first, error.what());
     }
   }
-  const auto translations = translate_all(translator, sources, "parts of documents");
-  size_t next = 0;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const bool begins = next < parts.size() && parts[next].first == i;
-    if (begins)
-      output.write(lines_of(i, translations[next++], several));
-    else if (!several)
-      output.write("\n");
+  size_t line = 0;  // the next to write
+  const auto write_empty_until = [&](size_t end) {
+    for (; line < end; ++line)
+      if (!several) output.write("\n");
+  };
+  translate_all(translator, sources, "parts of documents", output.shares_terminal(), [&](size_t first, const auto& translations) {
+    for (size_t i = 0; i < translations.size(); ++i, ++line) {
+      const size_t head = parts[first + i].first;
+      write_empty_until(head);
+      output.write(lines_of(head, translations[i], several));
+    }
+    output.flush();
+  });
+  write_empty_until(lines.size());
+}
+
+// What was typed, as the model reads it. A mistake in it is said, and another line may come.
+std::optional<decode::Source> typed_source(const decode::Translator& translator, const std::string& line) {
+  if (const std::optional<size_t> bad = text::find_invalid_utf8(line)) {
+    fmt::print(stderr, "your line is not UTF-8: its byte {} is 0x{:02x}; set the terminal to UTF-8\n", *bad + 1,
+               static_cast<unsigned char>(line[*bad]));
+    return {};
+  }
+  try {
+    return translator.encode(line);
+  } catch (const std::runtime_error& error) {
+    fmt::print(stderr, "your line {}\n", error.what());
+    return {};
   }
 }
 
@@ -193,14 +239,12 @@ void translate_prompt(const decode::Translator& translator, const train::LoadedT
   };
   ask();
   size_t number = 0;
+  Output output("");
   for (std::string line; std::getline(std::cin, line); ask(), ++number) {
-    try {
-      text::require_utf8({line}, "your line");
-      fmt::print("{}", lines_of(number, translator.translate({translator.encode(line)}).at(0), several));
-      std::fflush(stdout);
-    } catch (const std::runtime_error& error) {
-      fmt::print(stderr, "{}\n", error.what());
-    }
+    const std::optional<decode::Source> source = typed_source(translator, line);
+    if (!source) continue;
+    output.write(lines_of(number, translator.translate({*source}).at(0), several));
+    output.flush();
   }
   if (prompts) fmt::print(stderr, "\n");
 }
@@ -211,39 +255,82 @@ std::string lines_text(const std::vector<int64_t>& lines) {
   return fmt::format("line{} {}{}", lines.size() == 1 ? "" : "s", fmt::join(first, ", "), lines.size() > kMost ? ", ..." : "");
 }
 
-void translate_po(const decode::Translator& translator, const TranslateOptions& options) {
-  text::PoFile file(text::read_text_file(options.po), options.po == "-" ? "standard input" : options.po);
+std::string name_of_po(const TranslateOptions& options) { return options.po == "-" ? "standard input" : options.po; }
+
+// The file that is to appear; "" for the standard output.
+std::string target_of(const TranslateOptions& options) { return options.in_place ? options.po : options.out; }
+
+// A catalogue's header may name its language, which must be the one that the run translates into.
+void require_language(const text::PoFile& file, const TranslateOptions& options, const std::string& pair) {
+  const std::string target = text::parse_language_pair(pair).target;
+  if (file.language().empty() || text::same_language(file.language(), target)) return;
+  throw text::TextError(
+      name_of_po(options), 0,
+      fmt::format("is a catalogue in '{}', as the field Language of its header says, but {} translates into '{}' ({}): take "
+                  "a run that translates into '{}', or correct the field if it is wrong",
+                  file.language(), options.model.run, target, pair, file.language()));
+}
+
+// Of each text its translations, best first; none of a text that the model cannot read.
+std::vector<std::vector<std::string>> translate_texts(const decode::Translator& translator, const std::vector<std::string>& texts) {
+  std::vector<decode::Source> sources;
+  std::vector<size_t> numbers;  // of their texts
+  for (size_t i = 0; i < texts.size(); ++i) {
+    try {
+      sources.push_back(translator.encode(texts[i]));
+      numbers.push_back(i);
+    } catch (const std::runtime_error&) {
+      // longer than the model can read: stays without a translation
+    }
+  }
+  std::vector<std::vector<std::string>> all(texts.size());
+  translate_all(translator, sources, "texts", false, [&](size_t first, const auto& translations) {
+    for (size_t i = 0; i < translations.size(); ++i)
+      for (const decode::Translation& one : translations[i]) all[numbers[first + i]].push_back(one.text);
+  });
+  return all;
+}
+
+// How many of a catalogue's entries were filled, and why the others were not.
+void print_report(const decode::PoReport& report, int64_t max_length) {
+  fmt::print(stderr, "{} of {} messages were empty: {} filled and marked fuzzy\n", report.empty, report.messages, report.filled);
+  const auto left = [](const std::vector<int64_t>& lines, const std::string& reason) {
+    if (!lines.empty()) fmt::print(stderr, "{} left empty, {}: {}\n", lines.size(), reason, lines_text(lines));
+  };
+  left(report.format_codes_differ, "as no translation has the format codes of its message");
+  left(report.too_long, fmt::format("as a text of theirs has more tokens than the model reads (model.max_length {})", max_length));
+  left(report.untranslated, "as a text of theirs got no translation");
+  left(report.names_translators, "as the names of the translators belong there");
+}
+
+void translate_po(const decode::Translator& translator, const train::LoadedTranslation& loaded, const TranslateOptions& options) {
+  text::PoFile file(text::read_text_file(options.po), name_of_po(options));
+  require_language(file, options, loaded.config.data.source.pair);
   if (!file.names_charset())
     fmt::print(stderr,
                "{} does not say in its header that it is UTF-8, and msgfmt -c will not accept it: add \"Content-Type: text/plain; "
                "charset=UTF-8\\n\"\n",
-               options.po == "-" ? "standard input" : options.po);
+               name_of_po(options));
+  stop_when_asked(kStopping);
   // A link stays one: what it leads to is replaced.
   Output output(options.in_place ? std::filesystem::canonical(options.po).string() : options.out);
-  const decode::PoReport report = decode::fill_po(file, [&](const std::vector<std::string>& texts) {
-    std::vector<decode::Source> sources;
-    for (const std::string& text : texts) {
-      try {
-        sources.push_back(translator.encode(text));
-      } catch (const std::runtime_error&) {
-        sources.emplace_back();  // longer than the model can read: stays empty
-      }
-    }
-    std::vector<std::vector<std::string>> all;
-    for (const auto& best : translate_all(translator, sources, "texts")) {
-      all.emplace_back();
-      for (const decode::Translation& one : best) all.back().push_back(one.text);
-    }
-    return all;
-  });
+  const auto translate = [&](const std::vector<std::string>& texts) { return translate_texts(translator, texts); };
+  const decode::PoReport report = decode::fill_po(file, translate);
   output.write(file.text());
   output.finish();
-  fmt::print(stderr, "{} of {} messages were empty: {} filled and marked fuzzy\n", report.empty, report.messages, report.filled);
-  if (!report.format_codes_differ.empty())
-    fmt::print(stderr, "{} left empty, as no translation has the format codes of its message: {}\n", report.format_codes_differ.size(),
-               lines_text(report.format_codes_differ));
-  if (!report.untranslated.empty())
-    fmt::print(stderr, "{} left empty without a translation: {}\n", report.untranslated.size(), lines_text(report.untranslated));
+  print_report(report, loaded.config.model.max_length);
+}
+
+void translate_files(const decode::Translator& translator, const train::LoadedTranslation& loaded, const TranslateOptions& options,
+                     bool several) {
+  const Input input(options.files.empty() ? std::vector<std::string>{"-"} : options.files);
+  stop_when_asked(kStopping);
+  Output output(options.out);
+  if (options.document)
+    translate_documents(translator, loaded, input, several, output);
+  else
+    translate_lines(translator, input, several, output);
+  output.finish();
 }
 
 void check_usage(const TranslateOptions& options) {
@@ -270,24 +357,23 @@ int run_translate(const TranslateOptions& options) {
   if (!options.po.empty()) how.search.n_best = how.search.beam;  // to choose one with the right format codes
   const train::LoadedTranslation loaded = open_translation(options.model);
   const decode::Translator translator(*loaded.model, loaded.vocabulary, how);
-  if (!options.po.empty()) {
-    translate_po(translator, options);
-    return 0;
-  }
   if (options.document && loaded.config.data.corpus.document_tokens == 0)
     throw UsageError(options.model.run + " was trained on single sentences (data.document_tokens is 0): it takes no --document");
-  if (options.files.empty() && ::isatty(STDIN_FILENO) != 0) {
+  if (options.po.empty() && options.files.empty() && ::isatty(STDIN_FILENO) != 0) {
     if (options.document || !options.out.empty()) throw UsageError("--document and --out need files, or text through a pipe");
     translate_prompt(translator, loaded, options.model.run, several);
     return 0;
   }
-  const Input input(options.files.empty() ? std::vector<std::string>{"-"} : options.files);
-  Output output(options.out);
-  if (options.document)
-    translate_documents(translator, loaded, input, several, output);
-  else
-    translate_lines(translator, input, several, output);
-  output.finish();
+  try {
+    if (options.po.empty())
+      translate_files(translator, loaded, options, several);
+    else
+      translate_po(translator, loaded, options);
+  } catch (const Stopped& stopped) {
+    const std::string target = target_of(options);
+    fmt::print(stderr, "hinge: {}{}\n", stopped.what(), target.empty() ? "" : fmt::format("; {} was not written", target));
+    return kStoppedCode;
+  }
   return 0;
 }
 
@@ -329,7 +415,9 @@ void add_translate(Command parent) {
       .option("--out", options->out, "FILE", "Write to FILE, which appears when all is done (default: the standard output, also with --po)")
       .group(output);
   command.flag("--in-place", options->in_place, "With --po: replace the catalogue itself").group(output);
-  command.footer("Lines stay in their order, and empty lines stay empty.");
+  command.footer(
+      "Lines stay in their order, and empty lines stay empty. They are written group by group, as they are done.\n"
+      "Ctrl-C ends after the batch at hand, with exit code 130; what --out or --in-place names stays as it was.");
   command.run([options] { return run_translate(*options); });
 }
 

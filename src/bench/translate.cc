@@ -18,6 +18,7 @@
 #include "hinge/kernels/cpu.h"
 #include "hinge/openmp_parallel.h"
 #include "models/seq2seq.h"
+#include "nn/memory.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
 #include "train/adam.h"
@@ -66,14 +67,15 @@ struct TranslateSubject {
   std::unique_ptr<train::Adam> adam;
   std::vector<TranslateBatch> batches;
 
-  TranslateSubject(const std::string& name_of_case, const std::string& attention) : name(name_of_case) {
+  TranslateSubject(const std::string& name_of_case, const std::string& attention, const std::string& ffn, int64_t slots)
+      : name(name_of_case) {
     at::manual_seed(1);
     models::Seq2SeqConfig config;
     config.size = "iwslt";
     config.vocabulary = kVocabulary;
     config.dropout = config.ffn_dropout = 0.1;
     config.attention_dropout = 0.1;
-    config.attention = attention;
+    config.attention = attention, config.ffn = ffn, config.slots = slots;
     model = std::make_unique<models::Seq2Seq>(config, 1);
     adam = std::make_unique<train::Adam>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9});
     for (const std::vector<int64_t>& lengths : translate_batches(name)) batches.push_back(some_sentences(lengths));
@@ -140,9 +142,11 @@ struct TranslateSubject {
   }
 };
 
-TranslateRow measured(const TranslateSubject& subject, const std::string& attention, int64_t tokens, const std::vector<double>& seconds) {
+TranslateRow measured(const TranslateSubject& subject, int64_t tokens, const std::vector<double>& seconds) {
   TranslateRow row;
-  row.name = subject.name, row.attention = attention, row.tokens = tokens;
+  const models::Seq2SeqConfig& config = subject.model->config();
+  row.name = subject.name, row.attention = config.attention, row.ffn = config.ffn, row.slots = *config.slots;
+  row.tokens = tokens;
   for (const TranslateBatch& batch : subject.batches) row.batches.push_back(batch.lengths);
   row.median_ms = 1e3 * median(seconds), row.fastest_ms = 1e3 * quantile(seconds, 0);
   row.lower_quartile_ms = 1e3 * quantile(seconds, 0.25), row.upper_quartile_ms = 1e3 * quantile(seconds, 0.75);
@@ -151,9 +155,30 @@ TranslateRow measured(const TranslateSubject& subject, const std::string& attent
   return row;
 }
 
+// The models of a case, checked. The largest error is kept in the report.
+std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const std::string& name,
+                                               const std::function<void(const std::string&)>& progress, TranslateReport& report) {
+  std::vector<TranslateSubject> subjects;
+  for (const std::string& attention : plan.attentions)
+    for (const std::string& ffn : plan.ffns) {
+      const std::string what = fmt::format("{}, attention {}, ffn {}", name, attention, ffn);
+      progress("checking " + what);
+      subjects.emplace_back(name, attention, ffn, plan.slots);
+      // Rounding grows with the number of layers; a wrong formula is off by far more.
+      const double error = subjects.back().error();
+      if (!(error < 1e-4)) throw std::runtime_error(fmt::format("{}: the loss is off by {:.2g}; nothing is measured", what, error));
+      report.largest_error = std::max(report.largest_error, error);
+    }
+  return subjects;
+}
+
 }  // namespace
 
 std::vector<std::string> translate_case_names() { return {"25", "256", "2048", "uneven", "decode"}; }
+
+std::vector<std::string> translate_attention_names() { return nn::local_memory_presets(); }
+
+std::vector<std::string> translate_ffn_names() { return nn::global_memory_names(); }
 
 std::vector<std::vector<int64_t>> translate_batches(const std::string& name) {
   if (name == "decode") return {std::vector<int64_t>(kSentences, kSentenceTokens)};
@@ -181,21 +206,12 @@ TranslateReport run(const TranslatePlan& plan, const std::function<void(const st
   report.cpu = probe_cpu().model;
   std::vector<double> peaks, sgemms;
   for (const std::string& name : plan.cases) {
-    std::vector<TranslateSubject> subjects;
-    for (const std::string& attention : plan.attentions) {
-      progress(fmt::format("checking {} {}", name, attention));
-      subjects.emplace_back(name, attention);
-      // Rounding grows with the number of layers; a wrong formula is off by far more.
-      const double error = subjects.back().error();
-      if (!(error < 1e-4))
-        throw std::runtime_error(fmt::format("{} {}: the loss is off by {:.2g}; nothing is measured", name, attention, error));
-      report.largest_error = std::max(report.largest_error, error);
-    }
+    const std::vector<TranslateSubject> subjects = checked_subjects(plan, name, progress, report);
     drop_kept_tensor_memory();  // what the checks and other cases took is no part of this one's memory
     support::forget_largest_resident();
     std::vector<std::vector<double>> samples(subjects.size());
     std::vector<int64_t> tokens(subjects.size());
-    for (int round = -2; round < plan.rounds; ++round) {  // two to warm up, as the peers of bench/peers.py
+    for (int round = -plan.warm_up; round < plan.rounds; ++round) {
       progress(fmt::format("{}, round {} of {}", name, std::max(round, -1) + 1, plan.rounds));
       for (size_t i = 0; i < subjects.size(); ++i) {
         if (round >= 0) {
@@ -208,7 +224,7 @@ TranslateReport run(const TranslatePlan& plan, const std::function<void(const st
       }
     }
     for (size_t i = 0; i < subjects.size(); ++i) {
-      report.rows.push_back(measured(subjects[i], plan.attentions[i], tokens[i], samples[i]));
+      report.rows.push_back(measured(subjects[i], tokens[i], samples[i]));
       report.rows.back().memory_bytes = support::largest_resident_bytes();
     }
   }
@@ -223,6 +239,8 @@ nlohmann::ordered_json to_json(const TranslateReport& report) {
   for (const TranslateRow& row : report.rows)
     results.push_back({{"case", row.name},
                        {"attention", row.attention},
+                       {"ffn", row.ffn},
+                       {"slots", row.slots},
                        {"tokens", row.tokens},
                        {"threads", report.threads},
                        {"median_ms", row.median_ms},
@@ -249,12 +267,13 @@ std::string table(const TranslateReport& report) {
                                  report.simd, report.threads, report.threads == 1 ? "" : "s", report.fma_peak_gflops, report.sgemm_gflops,
                                  100 * report.sgemm_gflops / report.fma_peak_gflops);
   text += fmt::format("Checked: the loss of a batch and of its sequences one by one differ by {:.1g} at most.\n\n", report.largest_error);
-  text += fmt::format("  {:8}  {:10}  {:>7}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "case", "attention", "tokens", "median ms",
-                      "quartiles ms", "tokens/s", "GFLOP/s", "% of peak", "memory MB");
+  text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "case", "attention", "ffn",
+                      "slots", "tokens", "median ms", "quartiles ms", "tokens/s", "GFLOP/s", "% of peak", "memory MB");
   for (const TranslateRow& row : report.rows) {
     const auto or_dash = [&](double value) { return row.gflops > 0 ? fmt::format("{:.1f}", value) : std::string("-"); };
-    text += fmt::format("  {:8}  {:10}  {:>7}  {:>10.1f}  {:>19}  {:>9.0f}  {:>8}  {:>9}  {:>9}\n", row.name, row.attention, row.tokens,
-                        row.median_ms, fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms), row.tokens_per_second,
+    text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10.1f}  {:>19}  {:>9.0f}  {:>8}  {:>9}  {:>9}\n", row.name, row.attention,
+                        row.ffn, row.slots, row.tokens, row.median_ms,
+                        fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms), row.tokens_per_second,
                         or_dash(row.gflops), or_dash(row.percent_of_peak), row.memory_bytes >> 20);
   }
   return text;

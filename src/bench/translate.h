@@ -10,21 +10,28 @@
 
 namespace hinge::bench {
 
-// 6+6 layers, width 512, 1024 slots, 4 heads, 10,000 tokens, dropout 0.1. Cases by name: "25", "256" and "2048" tokens a sequence, about
-// 4,000 target tokens a batch; "uneven": 280 sentences as long as those of Europarl, sorted by length and cut into batches of up to 1,000
-// tokens with the padding that we do not have; and "decode": beam 4, 16 sentences of 25 tokens, 25 out.
+// 6+6 layers, width 512, 4 heads, 10,000 tokens, dropout 0.1. Cases by name: "25", "256" and "2048" tokens a sequence, about 4,000 target
+// tokens a batch; "uneven": 280 sentences as long as those of Europarl, sorted by length and cut into batches of up to 1,000 tokens with
+// the padding that we do not have; and "decode": beam 4, 16 sentences of 25 tokens, 25 out.
 std::vector<std::string> translate_case_names();
 // The lengths of the sequences of a case's batches; source and target alike.
 std::vector<std::vector<int64_t>> translate_batches(const std::string& name);
+// The kinds that a model knows: model.attention and model.ffn.
+std::vector<std::string> translate_attention_names();
+std::vector<std::string> translate_ffn_names();
 
+// Every combination of a case, an attention and a feed-forward memory. Attentions that have the regulariser train with it.
 struct TranslatePlan {
-  std::vector<std::string> cases, attentions;  // attentions: softmax, reluformer (training with its regulariser)
+  std::vector<std::string> cases, attentions, ffns = {"relu"};
+  int64_t slots = 1024;  // of the feed-forward memories
   int threads = 1;
+  int warm_up = 2;  // rounds before those that count; the peers of bench/peers.py have as many
   int rounds = 5;
 };
 
 struct TranslateRow {
-  std::string name, attention;
+  std::string name, attention, ffn;
+  int64_t slots = 0;
   std::vector<std::vector<int64_t>> batches;  // lengths of their sequences; a sample is one step on each
   int64_t tokens = 0;                         // target tokens of a sample, or those that a search has written
   double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;

@@ -11,18 +11,20 @@
 
 namespace hinge::decode {
 
-// Of each text some translations, best first.
+// Of each text some translations, best first; none at all if it has more tokens than the model reads.
 using TranslateTexts = std::function<std::vector<std::vector<std::string>>(const std::vector<std::string>& texts)>;
 
 struct PoReport {
   int64_t messages = 0, empty = 0, filled = 0;
-  std::vector<int64_t> format_codes_differ, untranslated;  // lines of entries that stay empty
+  // Lines of entries that stay empty: no translation has the format codes; a text is too long for the model; a translation is empty; the
+  // names of the translators belong there.
+  std::vector<int64_t> format_codes_differ, too_long, untranslated, names_translators;
 };
 
 // Texts are given to `translate` as the catalogues that models are trained on have them (text/catalogues.h): without hot keys, which the
 // translation gets back, and with single spaces. Paragraphs and indented or itemised lines of a message are translated one by one, and what
-// is between them stays. The first translation that has the format codes of its source is taken; an entry stays empty if there is none for
-// one of its parts.
+// is between them stays. What has no words (text::has_words) is its own translation. The first translation that has the format codes of its
+// source is taken; an entry stays empty if there is none for one of its parts.
 PoReport fill_po(text::PoFile& file, const TranslateTexts& translate);
 
 // A message as what is translated, with what stands before each piece and behind the last: before[0] text[0] before[1] ... before[n].

@@ -33,6 +33,18 @@ class ModelSteps : public StepFunction {
   at::Tensor logits_;
 };
 
+using SourceIterator = std::vector<Source>::const_iterator;
+
+// Behind as many sources as have at most so many tokens together, or behind one that has more.
+SourceIterator end_of_group(SourceIterator first, SourceIterator last, int64_t tokens) {
+  SourceIterator end = first;
+  do {
+    tokens -= static_cast<int64_t>(end->size());
+    ++end;
+  } while (end != last && static_cast<int64_t>(end->size()) <= tokens);
+  return end;
+}
+
 }  // namespace
 
 std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, const std::vector<Source>& sources,
@@ -72,8 +84,8 @@ Source Translator::encode(std::span<const std::string_view> sentences) const {
   return source;
 }
 
-std::vector<std::vector<Translation>> Translator::translate(const std::vector<Source>& sources, const Progress& progress) const {
-  std::vector<std::vector<Translation>> translations(sources.size());
+Translator::Translations Translator::translate(const std::vector<Source>& sources, const Progress& progress) const {
+  Translations translations(sources.size());
   std::vector<size_t> wanted;
   std::vector<int64_t> lengths;
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -101,18 +113,38 @@ std::vector<std::vector<Translation>> Translator::translate(const std::vector<So
         translations[wanted[batch[i]]].push_back(
             {text::collapse_spaces(vocabulary_.decode(one.tokens)), one.score, one.log_probability, one.tokens});
     done += static_cast<int64_t>(batch.size());
-    if (progress) progress(done, static_cast<int64_t>(sources.size()));
+    if (progress && !progress(done, static_cast<int64_t>(sources.size()))) break;
   }
   return translations;
 }
 
-double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
-                   const std::vector<std::string>& references) {
+int64_t Translator::translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress) const {
+  const auto all = static_cast<int64_t>(sources.size());
+  const auto goes_on = [&](int64_t done) { return !progress || progress(done, all); };
+  auto first = sources.begin();
+  while (first != sources.end()) {
+    const int64_t before = first - sources.begin();
+    if (!goes_on(before)) return before;
+    const auto end = end_of_group(first, sources.end(), kBatchesOfAGroup * options_.batch_tokens);
+    Translations group = translate(std::vector<Source>(first, end), [&](int64_t done, int64_t) { return goes_on(before + done); });
+    group.erase(std::find_if(group.begin(), group.end(), [](const auto& best) { return best.empty(); }), group.end());
+    take(static_cast<size_t>(before), group);
+    if (static_cast<int64_t>(group.size()) < end - first) return before + static_cast<int64_t>(group.size());
+    first = end;
+  }
+  return all;
+}
+
+std::optional<double> greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
+                                  const std::vector<std::string>& references, const Translator::Progress& progress) {
   TranslationOptions options;
   options.search.beam = 1;
   const Translator translator(model, vocabulary, options);
   std::vector<std::string> translated;
-  for (std::vector<Translation>& best : translator.translate(sources)) translated.push_back(std::move(best.at(0).text));
+  for (std::vector<Translation>& best : translator.translate(sources, progress)) {
+    if (best.empty()) return {};
+    translated.push_back(std::move(best[0].text));
+  }
   return text::bleu({translated.begin(), translated.end()}, {references.begin(), references.end()}).score;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,9 +43,22 @@ class Translator {
   Source encode(std::span<const std::string_view> sentences) const;
 
   // Of each source its best translations, best first, in the order of the sources. A source without pieces has one translation, which is
-  // empty. `progress` is called with the number of sources that are done.
-  using Progress = std::function<void(int64_t done, int64_t all)>;
-  std::vector<std::vector<Translation>> translate(const std::vector<Source>& sources, const Progress& progress = {}) const;
+  // empty. `progress` is called after each batch with the number of sources that are done; false ends the work, and what is not done then
+  // has no translations.
+  using Translations = std::vector<std::vector<Translation>>;
+  using Progress = std::function<bool(int64_t done, int64_t all)>;
+  Translations translate(const std::vector<Source>& sources, const Progress& progress = {}) const;
+
+  // The same for many sources: group by group, in order, `take` gets the translations of the sources from `first` on as soon as they are
+  // done. Returns how many it got: fewer than all if `progress`, which is also asked before each group, was false. Of the group at hand it
+  // gets those before the first that is not done.
+  using Take = std::function<void(size_t first, const Translations& translations)>;
+  int64_t translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress = {}) const;
+
+  // The batches of a group, whose sources are sorted by length into them. A batch takes as many steps as its longest source asks for, and
+  // the last of a group is not full: with 32 of them a batch holds sources of nearly one length, and half a batch in a group is little,
+  // while what is done does not have to wait for long.
+  static constexpr int64_t kBatchesOfAGroup = 32;
 
  private:
   const models::Seq2Seq& model_;
@@ -57,8 +71,8 @@ std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, 
                                                   const SearchProblem& problem, const SearchOptions& options,
                                                   SearchCounts* counts = nullptr);
 
-// BLEU of greedy translations, for evaluations in training (train::BleuFunction).
-double greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
-                   const std::vector<std::string>& references);
+// BLEU of greedy translations, for evaluations in training (train::BleuFunction). Nothing if `progress` was false before all were done.
+std::optional<double> greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
+                                  const std::vector<std::string>& references, const Translator::Progress& progress = {});
 
 }  // namespace hinge::decode

@@ -14,6 +14,7 @@ namespace hinge::experiment {
 namespace {
 
 constexpr double kCell = 18, kText = 12, kTitle = 16, kMargin = 16, kLine = 20;
+constexpr double kLegendWidth = 160, kLegendHeight = 10, kLegendRoom = 42;  // the bar, and what it takes with its numbers below the map
 
 double text_width(std::string_view text, double size) {
   const auto letters = std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
@@ -26,32 +27,63 @@ double widest(const std::vector<std::string>& names) {
   return width;
 }
 
-// From white over blue to a dark blue: the same order in grey.
+// From white over a colour to a dark one: the same order in grey. Blue and orange look different to colour-blind readers, too.
+using Colours = std::array<std::array<double, 3>, 3>;
+constexpr Colours kPositive = {{{255, 255, 255}, {74, 144, 198}, {8, 33, 84}}};
+constexpr Colours kNegative = {{{255, 255, 255}, {224, 130, 20}, {96, 40, 4}}};
+
+// Of a share of the largest absolute value, from -1 to 1.
 std::string colour_of(double share) {
-  constexpr std::array<std::array<double, 3>, 3> kStops = {{{255, 255, 255}, {74, 144, 198}, {8, 33, 84}}};
-  const double at = std::clamp(share, 0.0, 1.0) * 2;
+  const Colours& stops = share < 0 ? kNegative : kPositive;
+  const double at = std::clamp(std::abs(share), 0.0, 1.0) * 2;
   const size_t stop = at < 1 ? 0 : 1;
   const auto channel = [&](size_t c) {
-    return std::lround(kStops[stop][c] + (kStops[stop + 1][c] - kStops[stop][c]) * (at - static_cast<double>(stop)));
+    return std::lround(stops[stop][c] + (stops[stop + 1][c] - stops[stop][c]) * (at - static_cast<double>(stop)));
   };
   return fmt::format("#{:02X}{:02X}{:02X}", channel(0), channel(1), channel(2));
 }
 
-}  // namespace
+// The colours from -largest to largest with their numbers, below the map.
+std::string legend(double largest, double top) {
+  std::string svg = "<defs><linearGradient id=\"weights\">";
+  for (const double share : {-1.0, -0.5, 0.0, 0.5, 1.0})
+    svg += fmt::format(R"(<stop offset="{:.2f}" stop-color="{}"/>)", (share + 1) / 2, colour_of(share));
+  svg += "</linearGradient></defs>\n";
+  svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"url(#weights)\" stroke=\"#999999\"/>\n", kMargin,
+                     top, kLegendWidth, kLegendHeight);
+  const auto number = [&](double share, const char* anchor) {
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#333333\" text-anchor=\"{}\">{:.3g}</text>\n",
+                       kMargin + kLegendWidth * (share + 1) / 2, top + kLegendHeight + kText + 2, anchor, share * largest);
+  };
+  number(-1, "start"), number(0, "middle"), number(1, "end");
+  return svg;
+}
 
-std::string render(const HeatMap& map) {
+void check(const HeatMap& map) {
   const size_t columns = map.columns.size(), rows = map.rows.size();
   if (columns == 0 || rows == 0) throw std::invalid_argument("heat map: it has no rows or no columns");
   if (map.values.size() != columns * rows)
     throw std::invalid_argument(fmt::format("heat map: {} values for {} rows and {} columns", map.values.size(), rows, columns));
   if (!std::all_of(map.values.begin(), map.values.end(), [](double value) { return std::isfinite(value); }))
     throw std::invalid_argument("heat map: a value is not finite");
+}
+
+}  // namespace
+
+std::string render(const HeatMap& map) {
+  check(map);
+  const size_t columns = map.columns.size(), rows = map.rows.size();
+  const auto [least, most] = std::minmax_element(map.values.begin(), map.values.end());
+  const double largest = std::max(std::abs(*least), std::abs(*most));
+  const bool negative = *least < 0;
 
   const double left = kMargin + kLine + widest(map.rows) + 8, head = kMargin + kTitle + (map.subtitle.empty() ? 0 : kLine) + kLine;
   const double top = head + widest(map.columns) + 12;
   const double right = left + kCell * static_cast<double>(columns), bottom = top + kCell * static_cast<double>(rows);
-  const double width = std::max({right, kMargin + text_width(map.title, kTitle), kMargin + text_width(map.subtitle, kText)}) + kMargin;
-  const double height = bottom + kMargin;
+  const double width = std::max({right, kMargin + text_width(map.title, kTitle), kMargin + text_width(map.subtitle, kText),
+                                 negative ? kMargin + kLegendWidth : 0.0}) +
+                       kMargin;
+  const double height = bottom + (negative ? kLegendRoom : 0) + kMargin;
 
   std::string svg =
       fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" role="img" )"
@@ -75,17 +107,17 @@ std::string render(const HeatMap& map) {
   }
   for (size_t r = 0; r < rows; ++r) text(left - 6, top + kCell * (static_cast<double>(r) + 0.5) + 4, map.rows[r], R"( text-anchor="end")");
 
-  const double largest = std::max(0.0, *std::max_element(map.values.begin(), map.values.end()));
   for (size_t r = 0; r < rows; ++r)
     for (size_t c = 0; c < columns; ++c) {
       const double value = map.values[r * columns + c];
-      if (value <= 0) continue;
+      if (value == 0) continue;
       svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"{}\"><title>{} → {}: {:.4g}</title></rect>\n",
                          left + kCell * static_cast<double>(c), top + kCell * static_cast<double>(r), kCell, kCell,
                          colour_of(value / largest), escaped(map.rows[r]), escaped(map.columns[c]), value);
     }
   svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"none\" stroke=\"#999999\"/>\n", left, top,
                      right - left, bottom - top);
+  if (negative) svg += legend(largest, bottom + kMargin);
   return svg + "</svg>\n";
 }
 

@@ -42,14 +42,27 @@ class Random {
 // Lengths from 2^(k/8) to 2^((k+1)/8) are one class.
 int length_class(int64_t length) { return static_cast<int>(std::floor(8 * std::log2(static_cast<double>(length)))); }
 
+// Of the longer side.
+int64_t length_of(const Corpus& corpus, int64_t item) { return std::max(corpus.source_length(item), corpus.target_length(item)); }
+
+void require_room(const Corpus& corpus, int64_t tokens) {
+  int64_t longest = 0, too_long = 0;
+  for (int64_t i = 0; i < corpus.size(); ++i) {
+    too_long += length_of(corpus, i) > tokens ? 1 : 0;
+    if (length_of(corpus, i) > length_of(corpus, longest)) longest = i;
+  }
+  if (too_long > 0)
+    throw std::runtime_error(
+        fmt::format("{}: has {} tokens, but a batch holds {} (optim.tokens / optim.accumulate), and {} of {} items do not fit into one: "
+                    "raise optim.tokens, or leave them out by a lower data.longest_tokens (of documents: cut them shorter by "
+                    "data.document_tokens)",
+                    corpus.place_name(longest), length_of(corpus, longest), tokens, too_long, corpus.size()));
+}
+
 }  // namespace
 
 Batches::Batches(std::shared_ptr<const Corpus> corpus, const BatchOptions& options) : corpus_(std::move(corpus)), options_(options) {
-  for (int64_t i = 0; i < corpus_->size(); ++i)
-    if (const int64_t length = std::max(corpus_->source_length(i), corpus_->target_length(i)); length > options_.tokens)
-      throw std::runtime_error(
-          fmt::format("batches: item {} has {} tokens, a batch holds {}: allow more tokens in a batch, or cut the text shorter", i, length,
-                      options_.tokens));
+  require_room(*corpus_, options_.tokens);
 }
 
 void Batches::plan(int64_t epoch) {
@@ -61,7 +74,7 @@ void Batches::plan(int64_t epoch) {
   std::vector<int> classes(count);
   for (size_t i = 0; i < count; ++i) {
     const auto item = static_cast<int64_t>(i);
-    classes[i] = length_class(std::max(corpus.source_length(item), corpus.target_length(item)));
+    classes[i] = length_class(length_of(corpus, item));
   }
   if (options_.shuffle) Random(options_.seed, Purpose::items, epoch).shuffle(order_);
   std::stable_sort(order_.begin(), order_.end(),

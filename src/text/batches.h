@@ -30,7 +30,7 @@ struct TextBatch {
 // consecutive ones fill batches, and the batches are shuffled.
 class Batches {
  public:
-  // Throws std::runtime_error if an item does not fit into a batch.
+  // Throws std::runtime_error if an item does not fit into a batch: how many do not, where the longest is, and which keys to change.
   Batches(std::shared_ptr<const Corpus> corpus, const BatchOptions& options);
 
   TextBatch at(int64_t step);  // steps count on through all epochs

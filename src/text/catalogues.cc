@@ -17,6 +17,7 @@
 #include "text/hot_keys.h"
 #include "text/mo_file.h"
 #include "text/plural_forms.h"
+#include "text/po.h"
 #include "text/unicode.h"
 
 namespace hinge::text {
@@ -82,25 +83,6 @@ PluralForms plural_forms_of(const MoFile& file) {
   }
 }
 
-bool has_letters_beside_codes(std::string_view text) {
-  const std::vector<FormatCode> codes = find_format_codes(text);
-  size_t next = 0;
-  for (size_t at = 0; at < text.size();) {
-    if (next < codes.size() && at == codes[next].begin) {
-      at = codes[next++].end;
-      continue;
-    }
-    if (is_letter(next_code_point(text, at))) return true;
-  }
-  return false;
-}
-
-bool names_translators(const std::string& id) {
-  static const std::set<std::string> known = {"translator-credits", "translator_credits",  "Your names",
-                                              "Your emails",        "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"};
-  return known.contains(id);
-}
-
 class Collector {
  public:
   explicit Collector(const CatalogueOptions& options) : options_(options) {}
@@ -113,7 +95,7 @@ class Collector {
     if (source.empty() || target.empty()) return skip("without a translation");
     const auto longest = static_cast<size_t>(options_.longest);
     if (count_code_points(source) > longest || count_code_points(target) > longest) return skip("over-long");
-    if (!has_letters_beside_codes(source) || !has_letters_beside_codes(target)) return skip("without words");
+    if (!has_words(source) || !has_words(target)) return skip("without words");
     if (!same_format_codes(source, target)) return skip("with other format codes");
     if (source == target && std::count(source.begin(), source.end(), ' ') >= kMostWordsOfCopies) return skip("not translated");
     if (!seen_.insert(source + '\0' + target).second) return skip("there already");
@@ -237,7 +219,7 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
       text.messages += static_cast<int64_t>(target.messages.size());
       Document document{name, {}};
       for (const Message& message : target.messages) {
-        if (names_translators(message.id)) {
+        if (names_translators(message.id, message.context)) {
           ++text.skipped["names of translators"];
           continue;
         }
@@ -255,8 +237,8 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
         if (from.many && to.many) collector.add(document, *from.many, *to.many, text);
       }
       if (!document.pairs.empty()) documents.push_back(std::move(document));
-    } catch (const TextError&) {
-      if (options.on_error == OnError::stop) throw;
+    } catch (const TextError& error) {
+      if (options.on_error == OnError::stop) throw with_skip_advice(error, "catalogues");
       ++text.skipped["catalogues that cannot be read"];
     }
   }

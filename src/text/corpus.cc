@@ -52,6 +52,7 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
   size_t at = 0;  // of encoded
   for (size_t d = 0; d < text.documents.size(); ++d) {
     const std::vector<Pair>& pairs = text.documents[d].pairs;
+    documents_.push_back(text.documents[d].name);
     Ids source, target;
     Place place{static_cast<int64_t>(d), 0, 0};
     const auto close = [&](size_t next) {
@@ -93,6 +94,13 @@ void Corpus::add(const Ids& source, const Ids& target, const Place& place) {
   places_.push_back(place);
 }
 
+std::string Corpus::place_name(int64_t i) const {
+  const Place& at = place(i);
+  const std::string& document = documents_[static_cast<size_t>(at.document)];
+  if (at.pairs == 1) return fmt::format("pair {} of {}", at.first + 1, document);
+  return fmt::format("pairs {} to {} of {}", at.first + 1, at.first + at.pairs, document);
+}
+
 Pair joined(const ParallelText& text, const Corpus::Place& place) {
   Pair all;
   const std::vector<Pair>& pairs = text.documents.at(static_cast<size_t>(place.document)).pairs;
@@ -102,6 +110,15 @@ Pair joined(const ParallelText& text, const Corpus::Place& place) {
     all.target += (all.target.empty() ? "" : " ") + pair.target;
   }
   return all;
+}
+
+void leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most) {
+  int64_t left_out = 0;
+  for (Document& document : text.documents)
+    left_out += static_cast<int64_t>(std::erase_if(
+        document.pairs, [&](const Pair& pair) { return static_cast<int64_t>(vocabulary.encode(pair.source).size()) + 1 > most; }));
+  std::erase_if(text.documents, [](const Document& document) { return document.pairs.empty(); });
+  if (left_out > 0) text.skipped["longer than the model reads"] += left_out;
 }
 
 }  // namespace hinge::text

@@ -39,6 +39,7 @@ class Corpus {
     int64_t document = 0, first = 0, pairs = 0;
   };
   const Place& place(int64_t i) const { return places_[static_cast<size_t>(i)]; }
+  std::string place_name(int64_t i) const;  // for messages: "pair 3 of train.en:1", the document that begins there
 
  private:
   using Ids = std::vector<int32_t>;
@@ -52,10 +53,14 @@ class Corpus {
   Ids source_, target_;  // of all items, one behind the other
   std::vector<int64_t> source_offsets_ = {0}, target_offsets_ = {0};
   std::vector<Place> places_;
+  std::vector<std::string> documents_;  // their names
   Counts skipped_;
 };
 
 // The source and target texts of an item, sentences joined by a space: what is translated, and what a translation is scored against.
 Pair joined(const ParallelText& text, const Corpus::Place& place);
+
+// Leaves out and counts the pairs whose source has more than `most` tokens, the end token included: what a model cannot read.
+void leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most);
 
 }  // namespace hinge::text

@@ -9,6 +9,10 @@ OnError parse_on_error(const std::string& text) {
   throw std::runtime_error(fmt::format("on_error '{}' is unknown; allowed: stop, skip", text));
 }
 
+TextError with_skip_advice(const TextError& error, const std::string& what) {
+  return {error.file, error.line, fmt::format("{}; --set data.on_error=skip leaves such {} out", error.problem, what)};
+}
+
 std::string describe(const Counts& counts) {
   std::string text;
   for (const auto& [reason, count] : counts)

@@ -27,6 +27,9 @@ struct TextError : std::runtime_error {
 enum class OnError { stop, skip };
 OnError parse_on_error(const std::string& text);  // "stop" or "skip"
 
+// The same error; its problem ends with how to do without `what`, the kind of thing that is bad: "lines", "catalogues".
+TextError with_skip_advice(const TextError& error, const std::string& what);
+
 // How many items were left out, by reason.
 using Counts = std::map<std::string, int64_t>;
 std::string describe(const Counts& counts);  // "3 not UTF-8, 1 over-long"; "none"

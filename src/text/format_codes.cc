@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
+
+#include "text/unicode.h"
 
 namespace hinge::text {
 namespace {
@@ -183,6 +186,16 @@ std::vector<std::string> sorted_meanings(Scanner& scanner) {
   return meanings;
 }
 
+std::string without_codes(std::string_view text, const FormatSyntax& syntax) {
+  std::string rest;
+  size_t at = 0;
+  for (const FormatCode& code : Scanner(text, syntax).scan()) {
+    rest += text.substr(at, code.begin - at);
+    at = code.end;
+  }
+  return rest.append(text.substr(at));
+}
+
 }  // namespace
 
 std::vector<FormatCode> find_format_codes(std::string_view text, const FormatSyntax& syntax) { return Scanner(text, syntax).scan(); }
@@ -190,6 +203,15 @@ std::vector<FormatCode> find_format_codes(std::string_view text, const FormatSyn
 bool same_format_codes(std::string_view source, std::string_view target, const FormatSyntax& syntax) {
   Scanner from(source, syntax), to(target, syntax);
   return sorted_meanings(from) == sorted_meanings(to) && !to.mixed();
+}
+
+bool has_words(std::string_view text, const FormatSyntax& syntax) {
+  std::istringstream words(without_codes(text, syntax));
+  for (std::string word; words >> word;) {
+    const std::u32string points = to_code_points(word);
+    if (word.find("://") == std::string::npos && std::any_of(points.begin(), points.end(), is_letter)) return true;
+  }
+  return false;
 }
 
 }  // namespace hinge::text

@@ -35,4 +35,7 @@ std::vector<FormatCode> find_format_codes(std::string_view text, const FormatSyn
 // that a program accepts.
 bool same_format_codes(std::string_view source, std::string_view target, const FormatSyntax& syntax = {});
 
+// Whether there is something to translate: a letter that belongs to no format code and to no address (https://...).
+bool has_words(std::string_view text, const FormatSyntax& syntax = {});
+
 }  // namespace hinge::text

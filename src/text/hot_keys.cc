@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "text/unicode.h"
 
@@ -111,10 +112,18 @@ HotKey take_hot_key(std::string_view label, const FormatSyntax& format) {
   return {std::string(label)};
 }
 
-std::string put_hot_key(std::string_view label, char marker, char32_t key) {
+std::string put_hot_key(std::string_view label, char marker, char32_t key, const FormatSyntax& format) {
+  const std::vector<FormatCode> codes = find_format_codes(label, format);
   std::optional<size_t> first_of_word, first, any;
   char32_t before = ' ';
+  auto code = codes.begin();
   for (size_t at = 0; at < label.size();) {
+    if (code != codes.end() && at >= code->begin) {
+      at = std::max(at, code->end);
+      before = static_cast<unsigned char>(label[at - 1]);  // codes end in ASCII
+      ++code;
+      continue;
+    }
     const size_t start = at;
     const char32_t c = next_code_point(label, at);
     if (lower_case(c) == key) {

@@ -24,8 +24,8 @@ struct HotKey {
 // %s", but not "No %s for _start".
 HotKey take_hot_key(std::string_view label, const FormatSyntax& format = {});
 
-// Marks the first word of `label` that begins with `key`, else the first `key`, else the first letter.
-std::string put_hot_key(std::string_view label, char marker, char32_t key);
+// Marks the first word of `label` that begins with `key`, else the first `key`, else the first letter; never one of a format code.
+std::string put_hot_key(std::string_view label, char marker, char32_t key, const FormatSyntax& format = {});
 
 // Removes the hot keys of a message and of its translation. Here the other side tells whether a mark inside a word is one: it must have a
 // mark too, and in another word ("E_xit" and "_Beenden", but not "gtk_init" and "gtk_init"). The same marked word on both sides is a name

@@ -1,6 +1,9 @@
 // The layout of GNU gettext's manual, "The Format of GNU MO Files": magic number, revision, number of strings N, place of the table of
 // originals, place of the table of translations; each table holds N pairs of length and place. A context stands before its message with
 // \4 between them; plural forms stand one behind the other with \0 between them.
+// From revision 0.1 on there are system-dependent strings too. They have tables of their own, whose entries are places of: the place of the
+// string's fixed text; then, again and again, how many bytes of it come next and the number of the system's part behind them, up to ~0.
+// The parts are named in one more table: "PRIu64" is the letters that <inttypes.h> has for it, "I" a flag that glibc alone knows.
 #include "text/mo_file.h"
 
 #include <iconv.h>
@@ -40,12 +43,41 @@ class Reader {
   std::string_view original(uint32_t i) const { return string(word(12), i); }
   std::string_view translation(uint32_t i) const { return string(word(16), i); }
 
+  uint32_t system_strings() const { return (word(4) & 0xFFFF) > 0 ? word(36) : 0; }
+  std::string system_original(uint32_t i) const { return system_string(word(40), i); }
+  std::string system_translation(uint32_t i) const { return system_string(word(44), i); }
+
  private:
-  std::string_view string(size_t table, uint32_t i) const {
-    const size_t length = word(table + size_t{8} * i), place = word(table + size_t{8} * i + 4);
+  std::string_view slice(size_t place, size_t length) const {
     if (place > bytes_.size() || length > bytes_.size() - place)
-      throw TextError(path_, 0, fmt::format("is cut short: message {} lies behind its end; install its package again", i + 1));
+      throw TextError(path_, 0, "is cut short: a message lies behind its end; install its package again");
     return bytes_.substr(place, length);
+  }
+
+  std::string_view string(size_t table, uint32_t i) const { return slice(word(table + size_t{8} * i + 4), word(table + size_t{8} * i)); }
+
+  std::string system_string(size_t table, uint32_t i) const {
+    constexpr uint32_t kEnd = 0xFFFFFFFF;
+    size_t at = word(table + size_t{4} * i), place = word(at);
+    std::string text;
+    for (at += 4;; at += 8) {
+      const size_t length = word(at);
+      text += slice(place, length);
+      place += length;
+      const uint32_t part = word(at + 4);
+      if (part == kEnd) break;
+      text += system_part(part);
+    }
+    if (text.ends_with('\0')) text.pop_back();  // its end counts as text here
+    return text;
+  }
+
+  // As .po files write it: "<PRIu64>". The flag may be left away.
+  std::string system_part(uint32_t i) const {
+    if (i >= word(28)) throw TextError(path_, 0, fmt::format("is damaged: it has no part {}; install its package again", i));
+    std::string name(string(word(32), i));
+    if (name.ends_with('\0')) name.pop_back();
+    return name == "I" ? "" : "<" + name + ">";
   }
 
   std::string_view bytes_;
@@ -59,7 +91,7 @@ class ToUtf8 {
   ToUtf8(const std::string& charset, const std::string& path) : charset_(charset), path_(path) {
     if (charset.empty() || charset == "CHARSET" || charset == "UTF-8" || charset == "utf-8" || charset == "UTF8" || charset == "utf8")
       return;
-    const iconv_t opened = ::iconv_open("UTF-8", charset.c_str());
+    iconv_t opened = ::iconv_open("UTF-8", charset.c_str());
     if (reinterpret_cast<intptr_t>(opened) == -1)
       throw TextError(path, 0, fmt::format("is in the encoding '{}', which iconv does not know", charset));
     converter_ = opened;
@@ -97,12 +129,29 @@ std::string charset_of(std::string_view header) {
   return at == std::string::npos ? "" : std::string(strip(type.substr(at + 8)));
 }
 
+Message message_of(std::string_view original, std::string_view translation, const ToUtf8& to_utf8) {
+  Message message;
+  if (const size_t end = original.find('\4'); end != std::string_view::npos) {
+    message.context = to_utf8(original.substr(0, end));
+    original.remove_prefix(end + 1);
+  }
+  if (const size_t end = original.find('\0'); end != std::string_view::npos) {
+    message.plural = to_utf8(original.substr(end + 1));
+    original = original.substr(0, end);
+    for (size_t form; (form = translation.find('\0')) != std::string_view::npos; translation.remove_prefix(form + 1))
+      message.forms.push_back(to_utf8(translation.substr(0, form)));
+  }
+  message.forms.push_back(to_utf8(translation));
+  message.id = to_utf8(original);
+  return message;
+}
+
 }  // namespace
 
 MoFile parse_mo(std::string_view bytes, const std::string& path) {
   const Reader reader(bytes, path);
   MoFile file;
-  const uint32_t count = reader.strings();
+  const uint32_t count = reader.strings(), system_count = reader.system_strings();
   for (uint32_t i = 0; i < count; ++i)  // sorted, so that the header is the first; but who knows
     if (reader.original(i).empty()) {
       file.header = reader.translation(i);
@@ -110,25 +159,11 @@ MoFile parse_mo(std::string_view bytes, const std::string& path) {
     }
   const ToUtf8 to_utf8(charset_of(file.header), path);
   file.header = to_utf8(file.header);
-  for (uint32_t i = 0; i < count; ++i) {
-    std::string_view original = reader.original(i);
-    if (original.empty()) continue;
-    Message message;
-    if (const size_t end = original.find('\4'); end != std::string_view::npos) {
-      message.context = to_utf8(original.substr(0, end));
-      original.remove_prefix(end + 1);
-    }
-    std::string_view translation = reader.translation(i);
-    if (const size_t end = original.find('\0'); end != std::string_view::npos) {
-      message.plural = to_utf8(original.substr(end + 1));
-      original = original.substr(0, end);
-      for (size_t form; (form = translation.find('\0')) != std::string_view::npos; translation.remove_prefix(form + 1))
-        message.forms.push_back(to_utf8(translation.substr(0, form)));
-    }
-    message.forms.push_back(to_utf8(translation));
-    message.id = to_utf8(original);
-    file.messages.push_back(std::move(message));
-  }
+  for (uint32_t i = 0; i < count; ++i)
+    if (const std::string_view original = reader.original(i); !original.empty())
+      file.messages.push_back(message_of(original, reader.translation(i), to_utf8));
+  for (uint32_t i = 0; i < system_count; ++i)
+    file.messages.push_back(message_of(reader.system_original(i), reader.system_translation(i), to_utf8));
   return file;
 }
 

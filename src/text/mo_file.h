@@ -15,7 +15,7 @@ struct Message {
 
 struct MoFile {
   std::string header;             // the translation of the empty message: "Name: value" lines
-  std::vector<Message> messages;  // all others, in the order of the file, as UTF-8
+  std::vector<Message> messages;  // all others, in the order of the file, system-dependent ones last ("%<PRIu64>"), as UTF-8
 };
 
 // Either byte order; other encodings, which the header names, are converted. `path` is for the messages of TextError.

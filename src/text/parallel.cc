@@ -1,8 +1,9 @@
-// Reads two files side by side and checks every line.
+// Reads two files side by side and checks every line; writes such files.
 #include "text/parallel.h"
 
 #include <algorithm>
 
+#include "support/atomic_file.h"
 #include "text/files.h"
 #include "text/unicode.h"
 
@@ -25,14 +26,12 @@ Problem problem_of(const Side& side, size_t i, int64_t longest) {
   const std::string_view line = side.lines[i];
   if (const std::optional<size_t> bad = find_invalid_utf8(line))
     return {&side, "not UTF-8",
-            fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert the file, for example by iconv -t UTF-8, or set "
-                        "on_error = \"skip\"",
-                        *bad + 1, static_cast<unsigned char>(line[*bad]))};
+            fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert the file, for example by iconv -t UTF-8", *bad + 1,
+                        static_cast<unsigned char>(line[*bad]))};
   const auto length = static_cast<int64_t>(count_code_points(line));
   if (length > longest)
     return {&side, "over-long",
-            fmt::format("has {} characters, {} are allowed: split the line, allow more by longest, or set on_error = \"skip\"", length,
-                        longest)};
+            fmt::format("has {} characters, {} are allowed: split the line, or allow more by data.longest", length, longest)};
   return {};
 }
 
@@ -48,7 +47,8 @@ ParallelText read_parallel(const std::string& source_path, const std::string& ta
   const Side source(source_path), target(target_path);
   ParallelText text;
   const auto reject = [&](const Problem& problem, size_t line, int64_t count = 1) {
-    if (options.on_error == OnError::stop) throw TextError(problem.side->path, static_cast<int64_t>(line) + 1, problem.text);
+    if (options.on_error == OnError::stop)
+      throw with_skip_advice(TextError(problem.side->path, static_cast<int64_t>(line) + 1, problem.text), "lines");
     text.skipped[problem.reason] += count;
   };
 
@@ -56,11 +56,10 @@ ParallelText read_parallel(const std::string& source_path, const std::string& ta
   if (source.lines.size() != target.lines.size()) {
     const bool source_longer = source.lines.size() > target.lines.size();
     const Side &longer = source_longer ? source : target, &shorter = source_longer ? target : source;
-    reject(
-        {&longer, "without a partner line",
-         fmt::format("has no partner: this file has {} lines, {} has {}; make them equal, or set on_error = \"skip\" to use the first {}",
-                     longer.lines.size(), shorter.path, shorter.lines.size(), both)},
-        both, static_cast<int64_t>(longer.lines.size() - both));
+    reject({&longer, "without a partner line",
+            fmt::format("has no partner: this file has {} lines, {} has {}; make them equal", longer.lines.size(), shorter.path,
+                        shorter.lines.size())},
+           both, static_cast<int64_t>(longer.lines.size() - both));
   }
 
   bool open = false;  // whether the last document goes on
@@ -89,6 +88,18 @@ ParallelText read_parallel(const std::string& source_path, const std::string& ta
   }
   if (text.documents.empty()) throw TextError(source_path, 0, fmt::format("has no pair of lines with {}", target_path));
   return text;
+}
+
+void write_parallel(const ParallelText& text, const std::string& source_path, const std::string& target_path, bool document_ends) {
+  support::AtomicFile source_file(source_path), target_file(target_path);
+  std::string source, target;
+  for (const Document& document : text.documents) {
+    if (document_ends && !source.empty()) source += '\n', target += '\n';
+    for (const Pair& pair : document.pairs) source += pair.source + '\n', target += pair.target + '\n';
+  }
+  source_file.write(source);
+  target_file.commit(target);
+  source_file.commit();
 }
 
 }  // namespace hinge::text

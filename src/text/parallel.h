@@ -36,4 +36,8 @@ struct ParallelOptions {
 // longer than `longest`; lines of the longer file that have no partner.
 ParallelText read_parallel(const std::string& source_path, const std::string& target_path, const ParallelOptions& options = {});
 
+// Two such files, each of which appears whole or not at all; with `document_ends`, a blank line is between documents. Files of these names
+// are replaced. Throws std::runtime_error if they cannot be written.
+void write_parallel(const ParallelText& text, const std::string& source_path, const std::string& target_path, bool document_ends);
+
 }  // namespace hinge::text

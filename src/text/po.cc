@@ -89,7 +89,46 @@ std::vector<std::string> split_flags(std::string_view text) {
   return flags;
 }
 
+bool is_capital_letter(char32_t c) { return lower_case(c) != c; }
+
+bool has_small_letter(std::u32string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char32_t c) { return upper_case(c) != c; });
+}
+
+// Up to five words of letters, digits, and hyphens, underscores and colons within ("keyboard label", "calendar:week"), not all in capitals.
+bool may_be_context(std::u32string_view text) {
+  constexpr auto kMostGaps = 4;
+  const auto allowed = [](char32_t c) { return is_letter(c) || is_digit(c) || c == ' ' || c == '-' || c == '_' || c == ':'; };
+  const auto has = [&](std::u32string_view part) { return text.find(part) != std::u32string_view::npos; };
+  const bool words = !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), allowed);
+  const bool sentence = has(U": ") || has(U" -") || has(U"  ") || text.ends_with(U':') || text.ends_with(U' ');
+  return words && !sentence && std::count(text.begin(), text.end(), U' ') <= kMostGaps && has_small_letter(text);
+}
+
+// "Verb|Open" is "Open": before there was msgctxt, programs put a context in front of a message (glib's Q_() cuts it off where there is no
+// translation). Other messages have bars too, which mostly stand between alternatives, as in "[-a|-b]", "start|stop", "FILE|DIR" or
+// "one | two". So it is a context only if the bar is the only one, may_be_context() is true of what is before it, and what is behind it
+// begins as a label does, with a capital letter, maybe marked as a hot key, and is not all in capitals.
+std::string without_context(const std::string& id) {
+  const size_t bar = id.find('|');
+  if (bar == std::string::npos || id.find('|', bar + 1) != std::string::npos) return id;
+  const std::u32string before = to_code_points(std::string_view(id).substr(0, bar)),
+                       behind = to_code_points(std::string_view(id).substr(bar + 1));
+  const size_t first = behind.starts_with(U'_') || behind.starts_with(U'&') ? 1 : 0;
+  const bool label = behind.size() > first && is_capital_letter(behind[first]) && has_small_letter(behind);
+  return label && may_be_context(before) ? id.substr(bar + 1) : id;
+}
+
+// "de" of "de_AT", "de-AT", "de@euro" and "de.UTF-8".
+std::string language_of(std::string_view locale) { return lower_case(locale.substr(0, locale.find_first_of("_-@."))); }
+
 }  // namespace
+
+bool names_translators(const std::string& id, const std::string& context) {
+  static const std::set<std::string> ids = {"translator-credits", "translator_credits"};
+  static const std::set<std::string> kde = {"NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS"};  // contexts of "Your names" and "Your emails"
+  return ids.contains(id) || kde.contains(context) || kde.contains(id);
+}
 
 bool PoEntry::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
 
@@ -243,6 +282,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
 void PoFile::read_header(const Parsed& header) {
   if (header.forms.empty()) return;
   const std::string& fields = header.forms.front();
+  language_ = header_field(fields, "Language");
   const std::string type = header_field(fields, "Content-Type");
   if (const size_t at = type.find("charset="); at != std::string::npos) {
     const std::string charset(strip(type.substr(at + 8))), lower = lower_case(std::string_view(charset));
@@ -261,11 +301,11 @@ void PoFile::read_header(const Parsed& header) {
 // A form is translated from the text for one thing if it is the form of 1. But where it serves other numbers too (21 in Russian), the text
 // for one thing must have its number in it; and a language with a single form is better served by the text for many.
 std::vector<std::string> PoFile::sources(const PoEntry& entry, size_t forms) const {
+  if (entry.plural.empty()) return std::vector<std::string>(forms, entry.context.empty() ? without_context(entry.id) : entry.id);
   std::vector<std::string> texts;
   const size_t one = plurals_.form(1);
   const bool as_good = plurals_.singular_is_one() || same_format_codes(entry.id, entry.plural, entry.format());
-  for (size_t i = 0; i < forms; ++i)
-    texts.push_back(entry.plural.empty() || (i == one && as_good && plurals_.form(5) != one) ? entry.id : entry.plural);
+  for (size_t i = 0; i < forms; ++i) texts.push_back(i == one && as_good && plurals_.form(5) != one ? entry.id : entry.plural);
   return texts;
 }
 
@@ -314,5 +354,7 @@ std::string with_ends_of(std::string_view source, std::string_view translation) 
   const auto begin = static_cast<size_t>(inner.data() - source.data());
   return std::string(source.substr(0, begin)) + std::string(strip(translation)) + std::string(source.substr(begin + inner.size()));
 }
+
+bool same_language(std::string_view a, std::string_view b) { return language_of(a) == language_of(b); }
 
 }  // namespace hinge::text

@@ -13,13 +13,17 @@
 
 namespace hinge::text {
 
+// Whether a message is a placeholder for the names of those who translate, such as "translator-credits".
+bool names_translators(const std::string& id, const std::string& context);
+
 // One entry without a translation, escapes resolved.
 struct PoEntry {
   int64_t line = 0;  // of its msgid
   std::string context, id, plural;
   std::vector<std::string> flags;  // "c-format", "fuzzy", ...
-  std::vector<std::string>
-      sources;  // what to translate, one a form: id; of plural entries id or plural, as the form is for one or for many
+  // What to translate, one a form: id, without an old context ("Verb|Open"); of plural entries id or plural, as the form is for one or for
+  // many.
+  std::vector<std::string> sources;
 
   bool has_flag(std::string_view flag) const;
   FormatSyntax format() const;  // as the flags say
@@ -38,8 +42,9 @@ class PoFile {
 
   // In the order of the file. Not the header, nothing obsolete (#~), no plural entry of which a form is translated.
   const std::vector<PoEntry>& empty_entries() const { return entries_; }
-  int64_t messages() const { return messages_; }         // all but the header, obsolete ones not counted
-  bool names_charset() const { return names_charset_; }  // the header says UTF-8; msgfmt does not accept a file that does not say it
+  int64_t messages() const { return messages_; }             // all but the header, obsolete ones not counted
+  bool names_charset() const { return names_charset_; }      // the header says UTF-8; msgfmt does not accept a file that does not say it
+  const std::string& language() const { return language_; }  // "de" or "de_AT", as the header has it; empty if it does not say
 
   // Gives entry i of empty_entries() its translations, one a form, and marks it fuzzy. White space and line ends at the ends of a source
   // are put at the ends of its translation, as msgfmt asks for. Several calls for one entry: the last one counts.
@@ -64,7 +69,7 @@ class PoFile {
   void read_header(const Parsed& header);
   std::vector<std::string> sources(const PoEntry& entry, size_t forms) const;
 
-  std::string text_, name_, line_end_ = "\n";
+  std::string text_, name_, language_, line_end_ = "\n";
   std::vector<PoEntry> entries_;                    // empty ones
   std::vector<Places> places_;                      // of entries_
   std::vector<std::vector<std::string>> fillings_;  // of entries_, one a form; none: not filled
@@ -75,5 +80,8 @@ class PoFile {
 
 // The white space that `source` begins and ends with, around `translation` without its own.
 std::string with_ends_of(std::string_view source, std::string_view translation);
+
+// Whether two names of locales have the language in common: de and de_AT, sr@latin and sr.
+bool same_language(std::string_view a, std::string_view b);
 
 }  // namespace hinge::text

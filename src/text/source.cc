@@ -59,7 +59,9 @@ bool from_files(const TextSource& source) {
 ParallelText read_text(const TextSource& source, Part part) {
   if (from_files(source)) return read_files(source, part == Part::train ? source.train : part == Part::valid ? source.valid : source.test);
   CatalogueText text = read_machine(source);
-  return take(part == Part::train ? text.train : part == Part::valid ? text.valid : text.test, source);
+  ParallelText taken = take(part == Part::train ? text.train : part == Part::valid ? text.valid : text.test, source);
+  taken.skipped = std::move(text.skipped);
+  return taken;
 }
 
 TrainingText read_training_text(const TextSource& source) {

@@ -31,7 +31,8 @@ struct TextSource {
   }
 };
 
-// Throws TextError for files, std::runtime_error for a mistake in `source`.
+// Throws TextError for files, std::runtime_error for a mistake in `source`. Of catalogues, `skipped` is what was left out of all parts, as
+// they are split after that.
 ParallelText read_text(const TextSource& source, Part part);
 
 // What training needs, read once.

@@ -258,8 +258,8 @@ class Loop {
   }
 
   std::optional<EvaluationOutcome> outcome_of_evaluation() {
-    const std::optional<EvaluationOutcome> outcome =
-        task_.evaluate(stop_, [&](int64_t done, int64_t total) { progress_->aside(fmt::format("evaluating {}/{}", done, total)); });
+    const std::optional<EvaluationOutcome> outcome = task_.evaluate(
+        stop_, [&](std::string_view doing, int64_t done, int64_t total) { progress_->aside(fmt::format("{} {}/{}", doing, done, total)); });
     progress_->aside("");
     note_skipped();
     return outcome;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,8 @@ struct EvaluationOutcome {
   std::string text;     // the same for a person
 };
 
-using EvaluationProgress = std::function<void(int64_t done, int64_t total)>;
+// What an evaluation does just now, and how much of it is done: ("evaluating", 3, 40).
+using EvaluationProgress = std::function<void(std::string_view doing, int64_t done, int64_t total)>;
 
 // What a run trains. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it now and then and returns
 // nothing once it is set; the loop drops what was begun.

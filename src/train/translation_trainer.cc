@@ -42,6 +42,14 @@ text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text
   return text::Vocabulary::train(sentences, config.vocabulary);
 }
 
+text::BatchOptions batch_options(const TranslationTrainConfig& config, bool training) {
+  text::BatchOptions options;
+  options.tokens = config.optim.tokens / config.optim.accumulate;
+  options.seed = stream_seed(static_cast<uint64_t>(config.train.seed), Stream::data);
+  options.shuffle = training;
+  return options;
+}
+
 // `stored`: the vocabulary that the run has already.
 RunText read_run_text(const TranslationTrainConfig& config, const std::optional<text::Vocabulary>& stored,
                       const support::ProgressOutput& output) {
@@ -71,14 +79,6 @@ RunText read_run_text(const TranslationTrainConfig& config, const std::optional<
     data.references.push_back(text::joined(valid, data.valid->place(item)).target);
   }
   return data;
-}
-
-text::BatchOptions batch_options(const TranslationTrainConfig& config, bool training) {
-  text::BatchOptions options;
-  options.tokens = config.optim.tokens / config.optim.accumulate;
-  options.seed = stream_seed(static_cast<uint64_t>(config.train.seed), Stream::data);
-  options.shuffle = training;
-  return options;
 }
 
 // Steps of that many epochs.
@@ -115,9 +115,13 @@ void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
   if (model.vocabulary == 0) model.vocabulary = 1;  // stands for the number that is not known yet
   models::resolved(model);
   const text::CorpusOptions& corpus = config.data.corpus;
-  const int64_t longest = corpus.document_tokens > 0 ? corpus.document_tokens : corpus.longest;
-  require(longest <= model.max_length, fmt::format("model.max_length {} is less than data.{} {}", model.max_length,
-                                                   corpus.document_tokens > 0 ? "document_tokens" : "longest_tokens", longest));
+  const bool documents = corpus.document_tokens > 0;
+  const int64_t longest = documents ? corpus.document_tokens : corpus.longest;
+  const char* key = documents ? "document_tokens" : "longest_tokens";
+  require(longest <= model.max_length, fmt::format("model.max_length {} is less than data.{} {}", model.max_length, key, longest));
+  require(longest <= batch_options(config, /*training=*/true).tokens,
+          fmt::format("data.{} {} is more than a batch holds: optim.tokens {} in optim.accumulate {} parts", key, longest, optim.tokens,
+                      optim.accumulate));
 }
 
 TranslationTrainConfig resolve(TranslationTrainConfig config, const RunText& data) {
@@ -261,16 +265,16 @@ class TranslationTask : public Task {
       const ModelBatch batch(valid_.at(i));
       const models::Seq2SeqLoss result = model_.loss(batch.source, batch.target, batch.labels);
       nll += result.nll, tokens += result.tokens, right += result.right;
-      progress(i + 1, valid_.steps(0));
+      progress("evaluating", i + 1, valid_.steps(0));
     }
     const double loss = nll / static_cast<double>(tokens), accuracy = static_cast<double>(right) / static_cast<double>(tokens);
     EvaluationOutcome outcome{-loss, {{"loss", loss}, {"perplexity", std::exp(loss)}, {"token_accuracy", accuracy}}, {}};
     outcome.text = fmt::format("loss {:.4f}, perplexity {:.2f} on {} tokens", loss, std::exp(loss), tokens);
     if (!data_.sources.empty()) {
-      if (stop) return {};
-      const double bleu = bleu_(model_, data_.vocabulary, data_.sources, data_.references);
-      outcome.metrics.emplace_back("bleu", bleu);
-      outcome.text += fmt::format(", BLEU {:.2f} on {} sentences", bleu, data_.sources.size());
+      const std::optional<double> score = bleu(stop, progress);
+      if (!score) return {};
+      outcome.metrics.emplace_back("bleu", *score);
+      outcome.text += fmt::format(", BLEU {:.2f} on {} sentences", *score, data_.sources.size());
     }
     return outcome;
   }
@@ -287,6 +291,15 @@ class TranslationTask : public Task {
 
  private:
   uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
+
+  // Nothing: stopped before its end.
+  std::optional<double> bleu(const std::atomic<bool>& stop, const EvaluationProgress& progress) const {
+    if (stop) return {};
+    return bleu_(model_, data_.vocabulary, data_.sources, data_.references, [&](int64_t done, int64_t all) {
+      progress("translating", done, all);
+      return !stop;
+    });
+  }
 
   TranslationTrainConfig config_;
   const RunText data_;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,12 @@
 namespace hinge::train {
 
 // The BLEU of a model's translations of `sources`, which are tokens with their end token, by whoever can decode: training itself cannot.
-// Greedy is enough.
-using BleuFunction = std::function<double(const models::Seq2Seq& model, const text::Vocabulary& vocabulary,
-                                          const std::vector<std::vector<int32_t>>& sources, const std::vector<std::string>& references)>;
+// Greedy is enough. Calls `progress` every few sentences with the number of those that are done, and returns nothing if it was false before
+// all were.
+using BleuProgress = std::function<bool(int64_t done, int64_t all)>;
+using BleuFunction = std::function<std::optional<double>(const models::Seq2Seq& model, const text::Vocabulary& vocabulary,
+                                                         const std::vector<std::vector<int32_t>>& sources,
+                                                         const std::vector<std::string>& references, const BleuProgress& progress)>;
 
 // Begins a new run in `folder`, or goes on with the one there. `stop` may be set at any time, by a signal handler for example: the run
 // saves a checkpoint and returns. Without `bleu`, train.bleu_sentences must be 0. `changes` ("optim.lr=1e-4") are stored in the run's

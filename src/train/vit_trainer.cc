@@ -164,7 +164,7 @@ class VitTask : public Task {
 
   std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const EvaluationProgress& progress) override {
     EvaluationOptions options;
-    options.progress = progress;
+    options.progress = [&](int64_t done, int64_t total) { progress("evaluating", done, total); };
     options.batch = std::min<int64_t>(256, std::max<int64_t>(1, config_.optim.batch / config_.optim.accumulate));
     options.threads = static_cast<int>(config_.data.threads);
     options.on_error = data::parse_on_error(config_.data.on_error);

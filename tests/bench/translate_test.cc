@@ -1,9 +1,10 @@
-// The batches that whole translation models are measured on.
+// Whole translation models: the batches that they are measured on, and which of them are.
 #include "bench/translate.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 namespace hinge::bench {
@@ -38,6 +39,37 @@ TEST(TranslateBatches, OfUnevenLengthsNeedLittlePadding) {
   EXPECT_TRUE(std::is_sorted(lengths.begin(), lengths.end()));
   EXPECT_EQ(all, 7924);
   EXPECT_NEAR(static_cast<double>(padded) / static_cast<double>(all), 1.08, 0.005);
+}
+
+TEST(TranslateModels, OfEveryKindAreKnown) {
+  const auto has = [](const std::vector<std::string>& names, const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const char* name : {"softmax", "reluformer", "relu-vit", "sparsemax", "entmax15", "rela"})
+    EXPECT_TRUE(has(translate_attention_names(), name)) << name;
+  for (const char* name : {"relu", "gelu", "softmax", "softmax_norm"}) EXPECT_TRUE(has(translate_ffn_names(), name)) << name;
+}
+
+TEST(TranslateModels, WithSparseWeightsAndAnotherMemoryAreMeasured) {
+  TranslatePlan plan;
+  plan.cases = {"decode"}, plan.attentions = {"sparsemax", "entmax15", "rela"}, plan.ffns = {"softmax_norm"}, plan.slots = 64;
+  plan.warm_up = 0, plan.rounds = 1;
+  const TranslateReport report = run(plan, [](const std::string&) {});
+  EXPECT_LT(report.largest_error, 1e-4);
+  ASSERT_EQ(report.rows.size(), plan.attentions.size());
+  const nlohmann::ordered_json results = to_json(report)["results"];
+  for (size_t i = 0; i < report.rows.size(); ++i) {
+    const TranslateRow& row = report.rows[i];
+    EXPECT_EQ(row.attention, plan.attentions[i]);
+    EXPECT_EQ(row.ffn, "softmax_norm");
+    EXPECT_EQ(row.slots, 64);
+    EXPECT_GT(row.tokens, 0);
+    EXPECT_GT(row.tokens_per_second, 0);
+    EXPECT_EQ(results[i]["attention"], row.attention);
+    EXPECT_EQ(results[i]["ffn"], "softmax_norm");
+    EXPECT_EQ(results[i]["slots"], 64);
+    EXPECT_NE(table(report).find(row.attention + " "), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -183,6 +183,17 @@ TEST_F(Cli, BenchTranslateMeasuresAndSaysOnWhat) {
   expect_usage_error("bench translate --cases uneevn", {"'uneevn'", "Did you mean 'uneven'?"});
 }
 
+TEST_F(Cli, BenchTranslateTakesEveryKind) {
+  const Result result =
+      hinge("bench translate --cases decode --attention entmax15 --ffn softmax --slots 64 --threads 1 --rounds 1 --json -");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json row = nlohmann::json::parse(result.out).at("results")[0];
+  EXPECT_EQ(row.at("attention"), "entmax15");
+  EXPECT_EQ(row.at("ffn"), "softmax");
+  EXPECT_EQ(row.at("slots"), 64);
+  expect_usage_error("bench translate --attention sparsmax", {"'sparsmax'", "Did you mean 'sparsemax'?"});
+}
+
 TEST_F(Cli, BenchAttentionRefusesWhatDoesNotFit) {
   const Result result = hinge("bench attention --shapes 1000000x1000x1000");
   EXPECT_EQ(result.code, 1);

@@ -1,5 +1,5 @@
-// The configs that come with the program: every file is understood, those of the paper say what it says, and the smoke test that the head
-// of a full-size one names works. HINGE_CONFIGS is their folder.
+// The configs that come with the program: every file is understood, those of the paper say what it says, the smoke test that the head of a
+// full-size one names works, and those of translation train on made-up text. HINGE_CONFIGS is their folder.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,11 +8,13 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "../support/temporary_folder.h"
+#include "../text/writers.h"
 #include "command.h"
 #include "data/codec.h"
 #include "data/pipeline.h"
@@ -49,7 +51,7 @@ class Configs : public hinge::support::TemporaryFolderTest {
     std::istringstream lines(result.out);
     for (std::string line; std::getline(lines, line);) {
       const size_t equals = line.find(" = "), comment = line.find(" # ");
-      if (equals == line.npos || comment == line.npos) continue;
+      if (equals == std::string::npos || comment == std::string::npos) continue;
       std::string value = line.substr(equals + 3, comment - equals - 3);
       value.erase(value.find_last_not_of(' ') + 1);
       if (value.size() > 1 && value.front() == '"') value = value.substr(1, value.size() - 2);
@@ -222,6 +224,123 @@ TEST_F(Configs, AFullSizeModelIsTrainedProbedAndShown) {
   for (const json& layer : answer["layers"]) mass += layer["mass"].get<double>();
   EXPECT_NEAR(answer["all"]["mass"], mass / 12, 1e-9);
   EXPECT_NE(hinge(attend).out.find("\n  all  "), std::string::npos);
+}
+
+// ---- translation
+
+std::string translation_file(const std::string& name) { return (fs::path(HINGE_CONFIGS) / "translation" / (name + ".toml")).string(); }
+
+// Texts in two languages, which are numbers as words.
+class TranslationConfigs : public Configs {
+ protected:
+  struct Said {
+    std::string english, german;
+  };
+  Said sentence(int words) {
+    constexpr const char* kEnglish[] = {"zero", "one", "two", "three", "four", "five", "six", "seven"};
+    constexpr const char* kGerman[] = {"null", "eins", "zwei", "drei", "vier", "fuenf", "sechs", "sieben"};
+    Said said;
+    for (int i = 0; i < words; ++i) {
+      const size_t word = random_() % 8;
+      said.english += (i > 0 ? " " : "") + std::string(kEnglish[word]), said.german += (i > 0 ? " " : "") + std::string(kGerman[word]);
+    }
+    return said;
+  }
+
+  // NAME.en and NAME.de: documents of so many sentences, each with a blank line behind it; without documents, sentences only.
+  void put_files(const std::string& name, int documents, int sentences) {
+    std::string english, german;
+    for (int document = 0; document < std::max(documents, 1); ++document) {
+      for (int i = 0; i < sentences; ++i) {
+        const Said said = sentence(1 + i % 7);
+        english += said.english + "\n", german += said.german + "\n";
+      }
+      if (documents > 0) english += "\n", german += "\n";
+    }
+    put(name + ".en", english), put(name + ".de", german);
+  }
+
+  // A machine with one German catalogue.
+  void put_catalogue(const std::string& root, int messages) {
+    std::map<std::string, std::string> known = {{"", "Content-Type: text/plain; charset=UTF-8\n"}};
+    while (known.size() <= static_cast<size_t>(messages)) {
+      const Said said = sentence(2 + static_cast<int>(known.size() % 6));
+      known[said.english] = said.german;
+    }
+    put(root + "/de/LC_MESSAGES/made-up.mo", hinge::text::mo_file({known.begin(), known.end()}));
+  }
+
+  // Two steps of a config on a vocabulary of 60 pieces into the run `out`, and its last evaluation.
+  Result train(const std::string& name, const std::string& out, const std::string& more) const {
+    const Result result = hinge("train '" + translation_file(name) + "' --out " + path(out) +
+                                " --set optim.steps=2 --set data.vocabulary.size=60 --set train.threads=1 " + more);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find("after 2 steps"), std::string::npos) << result.out;
+    return result;
+  }
+  double status(const std::string& run, const char* key) const { return json::parse(content(run + "/status.json"))["values"].at(key); }
+  bool has_metric(const std::string& run, const std::string& name) const {
+    return content(run + "/metrics.jsonl").find("\"" + name + "\":") != std::string::npos;
+  }
+  // A loss that is a number, a BLEU, and both of the mean of the last checkpoints.
+  void expect_scores(const std::string& run) const {
+    for (const char* key : {"loss", "averaged_loss"}) EXPECT_GT(status(run, key), 0) << key;
+    for (const char* key : {"bleu", "averaged_bleu"}) EXPECT_GE(status(run, key), 0) << key;
+  }
+  // All three attentions of a run are those of the ReLUFormer, and it trains with the regulariser.
+  void expect_reluformer(const std::string& run) const {
+    const Values& config = values(path(run + "/config.toml"));
+    for (const char* part : {"encoder", "decoder", "cross"}) {
+      EXPECT_EQ(config.at(fmt::format("model.{}.preset", part)), "reluformer") << run;
+      EXPECT_EQ(config.at(fmt::format("model.{}.gamma", part)), config.at("model.gamma")) << run;
+    }
+    EXPECT_TRUE(has_metric(run, "train/regulariser")) << run;
+  }
+
+ private:
+  std::mt19937 random_{7};
+};
+
+TEST_F(TranslationConfigs, OfCaptionsTrain) {
+  put_files("train", 0, 120), put_files("val", 0, 20);
+  const Result result = train("multi30k", "run", "--set data.path=" + path("") + " --set train.bleu_sentences=4");
+  EXPECT_NE(result.err.find("training: 120 pairs"), std::string::npos) << result.err;
+  expect_scores("run");
+  expect_reluformer("run");
+  EXPECT_EQ(values(path("run/config.toml")).at("data.pair"), "de-en");
+  // Its head names the parameters with 6,000 pieces, of which each has a row of 128.
+  EXPECT_NEAR((status("run", "parameters") + (6000 - 60) * 128) / 1e6, 2.1, 0.05);
+}
+
+TEST_F(TranslationConfigs, OfDocumentsTrain) {
+  put_files("train", 6, 80), put_files("dev", 2, 80);
+  const Result result = train("europarl-512", "run",
+                              "--set data.path=" + path("") + " --set model.width=32 --set model.slots=64 --set train.bleu_sentences=2");
+  // Documents of about 650 tokens are cut once.
+  EXPECT_NE(result.err.find("training: 12 parts of documents"), std::string::npos) << result.err;
+  expect_scores("run");
+  expect_reluformer("run");
+}
+
+TEST_F(TranslationConfigs, OfMessagesGiveTheModelsThatTheirHeadNames) {
+  const std::string head = hinge_command::read_file(translation_file("messages"));
+  EXPECT_TRUE(
+      head.starts_with("# A ReLUFormer that translates messages of programs, English to German, trained on the gettext catalogues"));
+  put_catalogue("locale", 120);
+  const std::string text = "--set data.path=" + path("locale") + " --set data.held_out=0.2 --set train.bleu_sentences=4";
+  train("messages", "reluformer", text);
+  expect_scores("reluformer");
+  expect_reluformer("reluformer");
+  const Values& config = values(path("reluformer/config.toml"));
+  EXPECT_EQ(config.at("data.kind"), "catalogues");
+  EXPECT_EQ(config.at("data.pair"), "en-de");
+
+  const std::string other = "--set model.attention=softmax";
+  EXPECT_NE(head.find(other + " for the Transformer of the same size"), std::string::npos);
+  train("messages", "transformer", text + " " + other);
+  EXPECT_EQ(values(path("transformer/config.toml")).at("model.cross.preset"), "softmax");
+  EXPECT_FALSE(has_metric("transformer", "train/regulariser"));
+  EXPECT_EQ(status("transformer", "parameters"), status("reluformer", "parameters"));
 }
 
 }  // namespace

@@ -1,15 +1,21 @@
 // The commands that use a trained translation model, as a user runs them, on a tiny one that is trained here on made-up words.
 // HINGE_COMMAND is the program's path.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -54,6 +60,90 @@ log_steps = 100
 average = 2
 )";
 }
+
+// A started hinge, whose output is read while it runs.
+class StartedHinge {
+ public:
+  // Standard error goes to the file `err`.
+  StartedHinge(const std::vector<std::string>& arguments, const std::string& err) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    id_ = ::fork();
+    if (id_ == 0) {
+      ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
+      become(arguments);
+    }
+    ::close(ends[1]);
+    output_ = ends[0];
+    if (id_ < 0) throw std::runtime_error("no process can be started");
+  }
+  // On a terminal of its own, where standard error is, too.
+  explicit StartedHinge(const std::vector<std::string>& arguments) {
+    id_ = ::forkpty(&output_, nullptr, nullptr, nullptr);
+    if (id_ == 0) become(arguments);
+    if (id_ < 0) throw std::runtime_error("no process can be started on a terminal");
+  }
+  ~StartedHinge() {
+    if (!ended()) send(SIGKILL), wait();
+    ::close(output_);
+  }
+  StartedHinge(const StartedHinge&) = delete;
+  StartedHinge& operator=(const StartedHinge&) = delete;
+
+  // Whether `part` comes behind what was waited for before.
+  bool says(const std::string& part) {
+    size_t at = text_.find(part, seen_);
+    while (at == std::string::npos && read_more()) at = text_.find(part, seen_);
+    if (at != std::string::npos) seen_ = at + part.size();
+    return at != std::string::npos;
+  }
+  // All of the output, when it has ended.
+  const std::string& output() {
+    while (read_more()) {
+    }
+    return text_;
+  }
+  void type(const std::string& text) const { EXPECT_EQ(::write(output_, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+  void send(int signal) const { ::kill(id_, signal); }
+  bool ended() {
+    if (!ended_ && ::waitpid(id_, &status_, WNOHANG) == id_) ended_ = true;
+    return ended_;
+  }
+  // The exit code, or minus the signal that ended it.
+  int wait() {
+    if (!ended_) ::waitpid(id_, &status_, 0), ended_ = true;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
+  }
+
+ private:
+  [[noreturn]] static void become(const std::vector<std::string>& arguments) {
+    std::vector<std::string> words = {HINGE_COMMAND};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    std::signal(SIGINT, SIG_DFL);  // shells start what runs in the background without it
+    ::execv(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+  // False at the end, or when nothing comes for a minute.
+  bool read_more() {
+    pollfd waiting{output_, POLLIN, 0};
+    char buffer[1 << 16];
+    if (::poll(&waiting, 1, 60'000) <= 0) return false;
+    const ssize_t got = ::read(output_, buffer, sizeof buffer);
+    if (got > 0) text_.append(buffer, static_cast<size_t>(got));
+    return got > 0;
+  }
+
+  pid_t id_ = -1;
+  int output_ = -1, status_ = 0;
+  bool ended_ = false;
+  std::string text_;
+  size_t seen_ = 0;
+};
 
 class Translation : public testing::Test {
  protected:
@@ -102,6 +192,28 @@ class Translation : public testing::Test {
     put("in", input);
     return command(arguments, out_, err_, path("in"));
   }
+  // The first group of lines costs nothing; those behind it take long, a batch at a time.
+  static constexpr size_t kEmpty = 32 * 400, kSlow = 2000;
+  static std::string slow_text() {
+    std::string slow;
+    for (int i = 0; i < 20; ++i) slow += "one ";
+    std::string text(kEmpty, '\n');
+    for (size_t i = 0; i < kSlow; ++i) text += slow + "\n";
+    return text;
+  }
+  static std::vector<std::string> slow_arguments(const std::string& beam) {
+    put("slow.en", slow_text());
+    return {"translate",        path("run"), path("slow.en"), "--batch", "400",          "--beam", beam,
+            "--length-penalty", "5",         "--patience",    "none",    "--max-length", "100"};
+  }
+  static std::string lines_of_slow_text() { return " of " + std::to_string(kEmpty + kSlow) + " lines were translated"; }
+  // Whether a file in `folder` is being written.
+  static bool is_writing(const std::string& folder) {
+    for (const auto& entry : fs::directory_iterator(path(folder)))
+      if (entry.path().extension() == ".partial") return true;
+    return false;
+  }
+
   bool complains(const std::string& part) const { return err_.find(part) != std::string::npos; }
   static size_t lines(const std::string& text) { return static_cast<size_t>(std::count(text.begin(), text.end(), '\n')); }
 
@@ -202,6 +314,7 @@ TEST_F(Translation, BadInputIsNamedWithItsLine) {
   EXPECT_TRUE(complains("nowhere") && complains("not a run")) << err_;
   EXPECT_EQ(run_with("one\n", "translate " + path("run") + " --out " + path("no/such/folder")), 1);
   EXPECT_TRUE(complains("no/such/folder")) << err_;
+  EXPECT_FALSE(complains("tokens/s")) << "before the translation\n" << err_;
   const int full =
       std::system((std::string(HINGE_COMMAND) + " translate " + path("run") + " " + path("test.en") + " >/dev/full 2>&1").c_str());
   EXPECT_EQ(WEXITSTATUS(full), 1);
@@ -256,20 +369,27 @@ TEST_F(Translation, FillsCatalogues) {
       "# a comment\nmsgid \"\"\nmsgstr \"\"\n\"Language: de\\n\"\n\"MIME-Version: 1.0\\n\"\n"
       "\"Content-Type: text/plain; charset=UTF-8\\n\"\n\"Content-Transfer-Encoding: 8bit\\n\"\n"
       "\"Plural-Forms: nplurals=2; plural=(n != 1);\\n\"\n\n";
+  std::string long_text;
+  for (int i = 0; i < 200; ++i) long_text += "one ";
   const std::string kept = "#: x.c:7\nmsgid   \"done\"\nmsgstr \"erledigt\"\n\n#~ msgid \"old\"\n#~ msgstr \"alt\"\n\n";
   put("x.po", header + kept +
                   "msgid \"one\"\nmsgstr \"\"\n\n#, c-format\nmsgid \"two %s\\n\"\nmsgstr \"\"\n\nmsgid \"_seven\"\nmsgstr \"\"\n\n" +
-                  "#, c-format\nmsgid \"%d %d %d\"\nmsgstr \"\"\n");
+                  "msgid \"one {x}\"\nmsgstr \"\"\n\n#, c-format\nmsgid \"%d %d\"\nmsgstr \"\"\n\n" +
+                  "msgid \"translator-credits\"\nmsgstr \"\"\n\nmsgid \"" + long_text + "\"\nmsgstr \"\"\n");
   const std::string before = read("x.po");
   ASSERT_EQ(run("translate " + path("run") + " --po " + path("x.po") + " --out " + path("y.po")), 0) << err_;
-  EXPECT_TRUE(complains("4 of 5 messages were empty: 3 filled")) << err_;
+  EXPECT_TRUE(complains("7 of 8 messages were empty: 4 filled")) << err_;
   EXPECT_FALSE(complains("charset")) << err_;
-  EXPECT_TRUE(complains("1 left empty") && complains("format codes") && complains("line 28")) << err_;
+  EXPECT_TRUE(complains("1 left empty, as no translation has the format codes of its message: line 27\n")) << err_;
+  EXPECT_TRUE(complains("1 left empty, as the names of the translators belong there: line 34\n")) << err_;
+  EXPECT_TRUE(complains("1 left empty, as a text of theirs has more tokens than the model reads (model.max_length 100): line 37\n"))
+      << err_;
   EXPECT_EQ(read("x.po"), before);
   EXPECT_EQ(read("y.po"), header + kept +
                               "#, fuzzy\nmsgid \"one\"\nmsgstr \"eins\"\n\n#, fuzzy, c-format\nmsgid \"two %s\\n\"\n"
                               "msgstr \"zwei %s\\n\"\n\n#, fuzzy\nmsgid \"_seven\"\nmsgstr \"_sieben\"\n\n"
-                              "#, c-format\nmsgid \"%d %d %d\"\nmsgstr \"\"\n");
+                              "msgid \"one {x}\"\nmsgstr \"\"\n\n#, fuzzy, c-format\nmsgid \"%d %d\"\nmsgstr \"%d %d\"\n\n" +
+                              "msgid \"translator-credits\"\nmsgstr \"\"\n\nmsgid \"" + long_text + "\"\nmsgstr \"\"\n");
   if (std::system("command -v msgfmt >/dev/null 2>&1") == 0) {
     const std::string check = "msgfmt -c --use-fuzzy -o /dev/null " + path("y.po") + " 2>" + path("msgfmt");
     EXPECT_EQ(std::system(check.c_str()), 0) << read("msgfmt");
@@ -290,6 +410,113 @@ TEST_F(Translation, FillsCatalogues) {
   put("bad.po", "msgid \"x\nmsgstr \"\"\n");
   EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("bad.po")), 1);
   EXPECT_TRUE(complains("bad.po:1")) << err_;
+}
+
+TEST_F(Translation, CataloguesOfOtherLanguagesAreRefused) {
+  const auto catalogue = [](const std::string& language) {
+    return "msgid \"\"\nmsgstr \"Language: " + language + "\\nContent-Type: text/plain; charset=UTF-8\\n\"\n\nmsgid \"one\"\nmsgstr \"\"\n";
+  };
+  put("other.po", catalogue("fr_CA"));
+  EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("other.po")), 1);
+  EXPECT_TRUE(complains("other.po: ") && complains("'fr_CA'") && complains("'de'") && complains("en-de")) << err_;
+  EXPECT_EQ(read("other.po"), catalogue("fr_CA"));
+  for (const char* language : {"", "de", "de_AT"}) {
+    put("other.po", catalogue(language));
+    EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("other.po")), 0) << err_;
+  }
+}
+
+TEST_F(Translation, CtrlCKeepsTheLinesThatAreDone) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    StartedHinge hinge(slow_arguments("4"), path("err"));
+    ASSERT_TRUE(hinge.says("\n")) << read("err");
+    hinge.send(signal);
+    const std::string& out = hinge.output();
+    EXPECT_EQ(hinge.wait(), 130) << read("err");
+    EXPECT_GE(lines(out), kEmpty);
+    EXPECT_LT(lines(out), kEmpty + kSlow) << "nothing was written before all was done";
+    EXPECT_TRUE(out.ends_with('\n'));
+    err_ = read("err");
+    EXPECT_TRUE(complains("Ctrl-C again")) << err_;
+    EXPECT_TRUE(complains("hinge: " + std::to_string(lines(out)) + lines_of_slow_text() + "\n")) << err_;
+  }
+}
+
+TEST_F(Translation, ASecondCtrlCEndsAtOnce) {
+  StartedHinge hinge(slow_arguments("200"), path("err"));
+  ASSERT_TRUE(hinge.says("\n")) << read("err");
+  hinge.send(SIGINT);
+  while (!hinge.ended() && read("err").find("Ctrl-C again") == std::string::npos) {
+  }
+  hinge.send(SIGINT);
+  EXPECT_EQ(hinge.wait(), -SIGINT) << read("err");
+}
+
+TEST_F(Translation, CtrlCLeavesFilesAsTheyWere) {
+  fs::create_directory(path("stopped"));
+  put("stopped/out.de", "old\n");
+  std::vector<std::string> arguments = slow_arguments("4");
+  arguments.insert(arguments.end(), {"--out", path("stopped/out.de")});
+  {
+    StartedHinge hinge(arguments, path("err"));
+    while (!hinge.ended() && !is_writing("stopped")) {
+    }
+    hinge.send(SIGINT);
+    EXPECT_EQ(hinge.wait(), 130);
+    EXPECT_EQ(hinge.output(), "");
+  }
+  err_ = read("err");
+  EXPECT_TRUE(complains(lines_of_slow_text() + "; " + path("stopped/out.de") + " was not written\n")) << err_;
+  EXPECT_EQ(read("stopped/out.de"), "old\n");
+  EXPECT_FALSE(is_writing("stopped"));
+
+  std::string catalogue;
+  for (const std::string& a : kWords)
+    for (const std::string& b : kWords)
+      for (const std::string& c : kWords)
+        for (const std::string& d : kWords) catalogue += "msgid \"" + a + " " + b + " " + c + " " + d + "\"\nmsgstr \"\"\n\n";
+  put("stopped/x.po", catalogue);
+  {
+    StartedHinge hinge({"translate", path("run"), "--po", path("stopped/x.po"), "--in-place", "--batch", "1"}, path("err"));
+    while (!hinge.ended() && !is_writing("stopped")) {
+    }
+    hinge.send(SIGINT);
+    EXPECT_EQ(hinge.wait(), 130);
+  }
+  err_ = read("err");
+  EXPECT_TRUE(complains(" texts were translated; " + path("stopped/x.po") + " was not written\n")) << err_;
+  EXPECT_EQ(read("stopped/x.po"), catalogue);
+  EXPECT_FALSE(is_writing("stopped"));
+}
+
+TEST_F(Translation, HasAPromptOnATerminal) {
+  StartedHinge hinge({"translate", path("run")});
+  ASSERT_TRUE(hinge.says("Ctrl-D leaves.")) << hinge.output();
+  ASSERT_TRUE(hinge.says("> "));
+  hinge.type("one two\n");
+  EXPECT_TRUE(hinge.says("eins zwei\r\n"));
+  ASSERT_TRUE(hinge.says("> "));
+  hinge.type("\xff\n");
+  EXPECT_TRUE(hinge.says("your line is not UTF-8"));
+  ASSERT_TRUE(hinge.says("> "));
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "one ";
+  hinge.type(words + "\n");
+  EXPECT_TRUE(hinge.says("your line has "));
+  EXPECT_TRUE(hinge.says("at most 100"));
+  ASSERT_TRUE(hinge.says("> ")) << "it goes on";
+  hinge.type("three\n");
+  EXPECT_TRUE(hinge.says("drei\r\n"));
+  ASSERT_TRUE(hinge.says("> "));
+  hinge.type("\x04");
+  hinge.output();
+  EXPECT_EQ(hinge.wait(), 0);
+
+  StartedHinge left({"translate", path("run")});
+  ASSERT_TRUE(left.says("> "));
+  left.type("\x03");
+  left.output();
+  EXPECT_EQ(left.wait(), -SIGINT);
 }
 
 TEST_F(Translation, InPlaceKeepsWhatTheFileIs) {

@@ -25,7 +25,7 @@ std::vector<Texts> capitals(const Texts& texts) {
   std::vector<Texts> all;
   for (const std::string& text : texts) {
     std::string kept = upper(text);
-    for (size_t at = kept.find("%S"); at != kept.npos; at = kept.find("%S", at + 1)) kept[at + 1] = 's';
+    for (size_t at = kept.find("%S"); at != std::string::npos; at = kept.find("%S", at + 1)) kept[at + 1] = 's';
     all.push_back({upper(text), kept});
   }
   return all;
@@ -69,10 +69,71 @@ TEST(PoTranslation, HotKeysAreTakenOutAndPutBack) {
   EXPECT_NE(file.text().find("msgstr \"%s\""), std::string::npos) << "the mark must not get into the code\n" << file.text();
 }
 
-TEST(PoTranslation, CodesAreNotTakenForHotKeys) {
-  text::PoFile file(header() + "msgid \"{file_name}\"\nmsgstr \"\"\n\n#, sh-format\nmsgid \"$file_name\"\nmsgstr \"\"\n", "x.po");
+TEST(PoTranslation, HotKeysAreOnLettersThatAreInNoCode) {
+  text::PoFile file(header() + "#, c-format\nmsgid \"_Delete %d\"\nmsgstr \"\"\n\n#, sh-format\nmsgid \"_Open $name\"\nmsgstr \"\"\n",
+                    "x.po");
   fill_po(file, [](const Texts& texts) {
-    EXPECT_EQ(texts, Texts({"{file_name}", "$file_name"}));
+    EXPECT_EQ(texts, Texts({"Delete %d", "Open $name"}));
+    return std::vector<Texts>{{"%d Dateien entfernen"}, {"$name anzeigen"}};
+  });
+  EXPECT_NE(file.text().find("msgstr \"%d _Dateien entfernen\""), std::string::npos) << file.text();
+  EXPECT_NE(file.text().find("msgstr \"$name _anzeigen\""), std::string::npos) << file.text();
+}
+
+TEST(PoTranslation, WhatHasNoWordsIsItsOwnTranslation) {
+  text::PoFile file(header() +
+                        "#, c-format\nmsgid \"%s:  %d\\n%s\\n\"\nmsgstr \"\"\n\nmsgid \"_1\"\nmsgstr \"\"\n\n"
+                        "msgid \"\"\n\"first\\n\"\n\"\\n\"\n\"---  ---\\n\"\nmsgstr \"\"\n\nmsgid \"https://x.org\"\nmsgstr \"\"\n",
+                    "x.po");
+  const PoReport report = fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"first"}));
+    return std::vector<Texts>{{"erstens"}};
+  });
+  EXPECT_EQ(report.filled, 4);
+  for (const char* part :
+       {"#, fuzzy, c-format\nmsgid \"%s:  %d\\n%s\\n\"\nmsgstr \"\"\n\"%s:  %d\\n\"\n\"%s\\n\"\n",
+        "#, fuzzy\nmsgid \"_1\"\nmsgstr \"_1\"\n", "msgstr \"\"\n\"erstens\\n\"\n\"\\n\"\n\"---  ---\\n\"\n", "msgstr \"https://x.org\"\n"})
+    EXPECT_NE(file.text().find(part), std::string::npos) << part << file.text();
+}
+
+TEST(PoTranslation, NamesOfTranslatorsAreLeftToThem) {
+  const std::string before = header() + "msgid \"translator-credits\"\nmsgstr \"\"\n\nmsgid \"translator_credits\"\nmsgstr \"\"\n";
+  text::PoFile file(before, "x.po");
+  const PoReport report = fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts());
+    return std::vector<Texts>();
+  });
+  EXPECT_EQ(report.names_translators, (std::vector<int64_t>{6, 9}));
+  EXPECT_EQ(report.empty, 2);
+  EXPECT_EQ(file.text(), before);
+}
+
+TEST(PoTranslation, TextsThatAreTooLongAreToldFromOthers) {
+  const std::string before = header() + "msgid \"\"\n\"short\\n\"\n\"\\n\"\n\"long\\n\"\nmsgstr \"\"\n\nmsgid \"nothing\"\nmsgstr \"\"\n";
+  text::PoFile file(before, "x.po");
+  const PoReport report = fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"short", "long", "nothing"}));
+    return std::vector<Texts>{{"kurz"}, {}, {""}};
+  });
+  EXPECT_EQ(report.too_long, std::vector<int64_t>{6});
+  EXPECT_EQ(report.untranslated, std::vector<int64_t>{12});
+  EXPECT_EQ(report.filled, 0);
+  EXPECT_EQ(file.text(), before);
+}
+
+TEST(PoTranslation, OldContextsAreNotTranslated) {
+  text::PoFile file(header() + "msgid \"Verb|_Open\"\nmsgstr \"\"\n", "x.po");
+  fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"Open"}));
+    return std::vector<Texts>{{"Öffnen"}};
+  });
+  EXPECT_NE(file.text().find("msgid \"Verb|_Open\"\nmsgstr \"_Öffnen\"\n"), std::string::npos) << file.text();
+}
+
+TEST(PoTranslation, CodesAreNotTakenForHotKeys) {
+  text::PoFile file(header() + "msgid \"a {file_name}\"\nmsgstr \"\"\n\n#, sh-format\nmsgid \"a $file_name\"\nmsgstr \"\"\n", "x.po");
+  fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"a {file_name}", "a $file_name"}));
     return std::vector<Texts>{{"{file_name}"}, {"$file_name"}};
   });
   EXPECT_TRUE(text::PoFile(file.text(), "x.po").empty_entries().empty()) << file.text();

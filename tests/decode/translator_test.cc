@@ -1,10 +1,11 @@
 // The search with a real model, small and with random weights: what its cache, its reordered and shrinking batches give is what the whole
-// model gives. And texts through a vocabulary.
+// model gives. And texts through a vocabulary, group by group.
 #include "decode/translator.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -85,6 +86,65 @@ TEST_P(WithAttention, ABatchGivesWhatTheWholeModelGives) {
   }
 }
 
+// ---- the cache
+
+// Presets with all that can be learned or set beside them.
+models::Seq2SeqConfig rich_model(const std::string& attention) {
+  models::Seq2SeqConfig config = small_model(attention, 30);
+  const bool sparse = attention == "sparsemax" || attention == "entmax15" || attention == "rela";
+  for (nn::LocalMemoryConfig* memory : {&config.encoder, &config.decoder, &config.cross}) {
+    memory->gate = true;
+    memory->learn_alpha = memory->learn_gain = memory->learn_bias = !sparse && attention != "softmax";
+  }
+  config.encoder.qk_norm = config.decoder.qk_norm = true;
+  if (attention == "reluformer") config.gamma = 1.7;
+  return config;
+}
+
+// Other numbers than those that they begin with, many of which are 0 or 1 and would hide mistakes: biases, norms, and alpha, gain and bias
+// of each head.
+void randomise_vectors(const models::Seq2Seq& model) {
+  const at::NoGradGuard guard;
+  for (const nn::Parameter& parameter : model.parameters().all())
+    if (parameter.value.dim() == 1) parameter.value.add_(at::randn(parameter.value.sizes()), 0.2);
+}
+
+at::Tensor tokens_of(const std::vector<std::vector<int64_t>>& rows, size_t place) {
+  std::vector<int64_t> tokens;
+  for (const std::vector<int64_t>& row : rows) tokens.push_back(row[place]);
+  return at::tensor(tokens, at::kLong);
+}
+
+class WithCache : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Presets, WithCache, testing::ValuesIn(nn::local_memory_presets()), [](const auto& given) {
+  std::string name = given.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST_P(WithCache, StepsGiveTheLogitsOfTheFullPass) {
+  at::manual_seed(11);
+  const models::Seq2Seq model(rich_model(GetParam()), 5);
+  randomise_vectors(model);
+  const std::vector<std::vector<int64_t>> source = {{3, 5, 1, 16, 2}, {4, 2}, {7, 29, 8, 2}};
+  std::vector<std::vector<int64_t>> target(source.size());
+  constexpr size_t kLength = 20;
+  for (auto& row : target)
+    for (size_t i = 0; i < kLength; ++i) row.push_back(at::randint(30, {1}).item<int64_t>());
+  const at::NoGradGuard guard;
+  const at::Tensor whole =
+      model.forward(models::sequences_of(source), models::sequences_of(target)).logits.view({3, static_cast<int64_t>(kLength), -1});
+  // Products of other numbers of rows may be summed in another order: a few roundings, which norms and gates may enlarge.
+  const double most = 1000 * 0x1p-24 * whole.abs().max().item<double>();
+  models::DecodeState state = model.encode(models::sequences_of(source));
+  for (size_t t = 0; t < kLength; ++t) {
+    const at::Tensor got = model.step(tokens_of(target, t), state);
+    EXPECT_LE((got - whole.select(1, static_cast<int64_t>(t))).abs().max().item<double>(), most) << "step " << t;
+  }
+}
+
+// ---- texts
+
 class Texts : public testing::Test {
  protected:
   Texts() : vocabulary_(text::Vocabulary::train(sentences(), options())), model_(small_model("reluformer", vocabulary_.size()), 1) {}
@@ -120,6 +180,7 @@ TEST_F(Texts, KeepTheirOrderInBatchesOfAnySize) {
            EXPECT_GT(done, last);
            EXPECT_EQ(all, 7);
            last = done;
+           return true;
          })) {
       ASSERT_EQ(best.size(), 1U);
       EXPECT_EQ(vocabulary_.decode(best[0].ids), best[0].text);
@@ -129,6 +190,55 @@ TEST_F(Texts, KeepTheirOrderInBatchesOfAnySize) {
     EXPECT_EQ(results.back()[1], "");
     EXPECT_EQ(results.back()[3], "");
     EXPECT_EQ(results.back(), results.front());
+  }
+}
+
+TEST_F(Texts, ComeGroupByGroup) {
+  TranslationOptions options;
+  options.batch_tokens = 2;  // groups of up to 64 tokens
+  const Translator translator(model_, vocabulary_, options);
+  std::vector<Source> sources;
+  for (const char* text : {"one two", "", "seven eight nine ten eleven", "six", "five six seven eight"})
+    for (int i = 0; i < 8; ++i) sources.push_back(translator.encode(text));
+  const Translator::Translations expected = translator.translate(sources);
+  size_t next = 0, groups = 0;
+  const auto take = [&](size_t first, const Translator::Translations& translations) {
+    ASSERT_EQ(first, next);
+    size_t tokens = 0;
+    for (const auto& best : translations) {
+      tokens += sources[next].size();
+      EXPECT_EQ(best.at(0).text, expected.at(next++).at(0).text);
+    }
+    EXPECT_LE(tokens, 2 * static_cast<size_t>(Translator::kBatchesOfAGroup));
+    ++groups;
+  };
+  EXPECT_EQ(translator.translate_in_groups(sources, take), 40);
+  EXPECT_EQ(next, 40U);
+  EXPECT_GT(groups, 2U);
+  EXPECT_EQ(translator.translate_in_groups({}, take), 0);
+}
+
+TEST_F(Texts, StopAfterABatch) {
+  TranslationOptions options;
+  options.batch_tokens = 1;  // each source is a batch
+  const Translator translator(model_, vocabulary_, options);
+  const std::vector<Source> sources(40, translator.encode("one two"));  // of one length: they are translated in their order
+  for (const int64_t most : {0, 1, 3, 39, 40}) {
+    size_t taken = 0;
+    const auto take = [&](size_t first, const Translator::Translations& translations) {
+      EXPECT_EQ(first, taken);
+      taken += translations.size();
+    };
+    int64_t last = 0;
+    const int64_t done = translator.translate_in_groups(sources, take, [&](int64_t so_far, int64_t all) {
+      EXPECT_EQ(all, 40);
+      EXPECT_GE(so_far, last);
+      last = so_far;
+      return so_far < most;
+    });
+    EXPECT_EQ(done, most);
+    EXPECT_EQ(taken, static_cast<size_t>(most));
+    EXPECT_EQ(last, most) << "no batch after that";
   }
 }
 
@@ -173,10 +283,19 @@ TEST_F(Texts, HaveABleu) {
   const std::vector<Source> sources = {translator.encode("one two three"), translator.encode("four five")};
   std::vector<std::string> own;
   for (const Source& source : sources) own.push_back(translator.translate({source}).at(0).at(0).text + " and on");
-  const double near = greedy_bleu(model_, vocabulary_, sources, own);
+  const double near = greedy_bleu(model_, vocabulary_, sources, own).value();
   EXPECT_GT(near, 50);
   EXPECT_LT(near, 100);
-  EXPECT_LT(greedy_bleu(model_, vocabulary_, sources, {"x y z u v w", "x y z u v w"}), near);
+  EXPECT_LT(greedy_bleu(model_, vocabulary_, sources, {"x y z u v w", "x y z u v w"}).value(), near);
+  // Stopped after the first of several batches.
+  const std::vector<Source> many(400, sources[0]);
+  int64_t done = 0;
+  EXPECT_FALSE(greedy_bleu(model_, vocabulary_, many, std::vector<std::string>(many.size(), "x"), [&](int64_t so_far, int64_t) {
+    done = so_far;
+    return false;
+  }));
+  EXPECT_GT(done, 0);
+  EXPECT_LT(done, 400);
 }
 
 }  // namespace

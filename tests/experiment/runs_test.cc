@@ -65,7 +65,7 @@ TEST_F(RunsTest, TranslationsHaveLossesAndTokens) {
   support::MetricsWriter(train::metrics_path(path("de-en")), 0).append({1, {{"eval/loss", 1.5}}});
   const std::string html = render_html(translation_report({read_run(path("de-en")), read_run(path("de-en/"))}, "Pairs"));
   EXPECT_TRUE(mentions(html, {"<h1>Pairs</h1>", "2 runs side by side", "Loss on the validation text", path("de-en/")}));
-  EXPECT_EQ(html.find("BLEU of"), html.npos) << "no run has this curve";
+  EXPECT_EQ(html.find("BLEU of"), std::string::npos) << "no run has this curve";
 }
 
 TEST_F(RunsTest, TellsRunningFromKilled) {

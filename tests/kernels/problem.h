@@ -175,8 +175,8 @@ template <typename T> struct Problem {
   Problem() = default;
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
-  Problem(Problem&&) = default;
-  Problem& operator=(Problem&&) = default;
+  Problem(Problem&&) noexcept = default;
+  Problem& operator=(Problem&&) noexcept = default;
 
   Layout layout = Layout::contiguous;
   AttentionShape shape;

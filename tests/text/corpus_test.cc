@@ -179,6 +179,40 @@ TEST(Corpus, DocumentsAreCutAtSentenceEnds) {
   }
 }
 
+TEST(Corpus, SourcesThatAModelCannotRead) {
+  ParallelText some = made_up_text(2, 40);
+  some.documents.push_back({"long", {{std::string(300, 't'), "kurz"}}});
+  const auto too_long = [](const Pair& pair) { return vocabulary().encode(pair.source).size() + 1 > 20; };
+  int64_t over = 0;
+  for (const Document& document : some.documents) over += std::count_if(document.pairs.begin(), document.pairs.end(), too_long);
+  ASSERT_GT(over, 1);
+  ASSERT_TRUE(too_long(some.documents[2].pairs[0]));
+  leave_out_long_sources(some, vocabulary(), 20);
+  EXPECT_EQ(some.pairs(), 81 - over);
+  EXPECT_EQ(some.documents.size(), 2u) << "an empty document stays";
+  EXPECT_EQ(some.skipped, (Counts{{"longer than the model reads", over}}));
+  for (const Document& document : some.documents) EXPECT_EQ(std::count_if(document.pairs.begin(), document.pairs.end(), too_long), 0);
+}
+
+TEST(Batches, WhatDoesNotFitIsNamedOrLeftOut) {
+  const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
+  const auto length = [&](int64_t i) { return std::max(corpus->source_length(i), corpus->target_length(i)); };
+  int64_t longest = 0, over = 0;
+  for (int64_t i = 0; i < corpus->size(); ++i) {
+    if (length(i) > length(longest)) longest = i;
+    over += length(i) > 20 ? 1 : 0;
+  }
+  const std::string place = fmt::format("pair {} of d{}", longest % 40 + 1, longest / 40);
+  EXPECT_EQ(corpus->place_name(longest), place);
+  EXPECT_ERROR(Batches(corpus, {.tokens = 20}), fmt::format("{}: has {} tokens", place, length(longest)), "a batch holds 20",
+               fmt::format("{} of {} items", over, corpus->size()), "optim.tokens", "data.longest_tokens");
+  EXPECT_NO_THROW(Batches(corpus, {.tokens = length(longest)}));
+
+  const auto documents = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{.document_tokens = 100000});
+  EXPECT_EQ(documents->place_name(1), "pairs 1 to 40 of d1");
+  EXPECT_ERROR(Batches(documents, {.tokens = 200}), "pairs 1 to 40 of d", "8 of 8 items", "data.document_tokens");
+}
+
 TEST(Batches, EveryItemOnceAnEpochWithinTheLimits) {
   const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
   Batches batches(corpus, {.tokens = 300, .seed = 7});

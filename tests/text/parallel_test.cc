@@ -9,6 +9,7 @@ namespace hinge::text {
 namespace {
 
 constexpr ParallelOptions kSkip{.on_error = OnError::skip, .longest = 5000};
+const std::string kAdvice = "; --set data.on_error=skip leaves such lines out";
 
 TEST(Parallel, DocumentsAreSeparatedByBlankLines) {
   const TemporaryFolder folder;
@@ -49,7 +50,7 @@ TEST(Files, ArePackedOrNot) {
 TEST(Parallel, UnequalNumbersOfLines) {
   const TemporaryFolder folder;
   const std::string de = folder.write("x.de", "eins\nzwei\ndrei\n"), en = folder.write("x.en", "one\n");
-  EXPECT_ERROR(read_parallel(de, en), (de + ":2: "), "3 lines", (en + " has 1"));
+  EXPECT_ERROR(read_parallel(de, en), (de + ":2: "), "3 lines", (en + " has 1"), kAdvice);
   EXPECT_ERROR(read_parallel(en, de), (de + ":2: "));
   const ParallelText text = read_parallel(de, en, kSkip);
   EXPECT_EQ(text.pairs(), 1);
@@ -61,11 +62,11 @@ TEST(Parallel, BadLines) {
   const std::string good = folder.write("good", "one\ntwo\nthree\n");
   const std::string latin = folder.write("latin", "eins\nf\xFCnf\ndrei\n"), blank = folder.write("blank", "eins\n \ndrei\n"),
                     over_long = folder.write("long", "eins\n" + std::string(5001, 'x') + "\ndrei\n");
-  EXPECT_ERROR(read_parallel(latin, good), (latin + ":2: "), "UTF-8", "byte 2", "0xfc");
+  EXPECT_ERROR(read_parallel(latin, good), (latin + ":2: "), "UTF-8", "byte 2", "0xfc", kAdvice);
   EXPECT_ERROR(read_parallel(good, latin), (latin + ":2: "));
-  EXPECT_ERROR(read_parallel(blank, good), (blank + ":2: "), "blank", good);
+  EXPECT_ERROR(read_parallel(blank, good), (blank + ":2: "), "blank", good, kAdvice);
   EXPECT_ERROR(read_parallel(good, blank), (blank + ":2: "));
-  EXPECT_ERROR(read_parallel(over_long, good), (over_long + ":2: "), "5001 characters", "5000 are allowed");
+  EXPECT_ERROR(read_parallel(over_long, good), (over_long + ":2: "), "5001 characters", "5000 are allowed", "data.longest", kAdvice);
   const std::vector<std::pair<std::string, std::string>> skipped = {
       {latin, "not UTF-8"}, {blank, "blank on one side"}, {over_long, "over-long"}};
   for (const auto& [path, reason] : skipped) {
@@ -77,6 +78,23 @@ TEST(Parallel, BadLines) {
   const std::string umlauts = folder.write("umlauts", "äöü\n"), three = folder.write("three", "aou\n");
   EXPECT_EQ(read_parallel(umlauts, three, {.longest = 3}).pairs(), 1);
   EXPECT_ERROR(read_parallel(folder.write("e1", ""), folder.write("e2", "")), "no pair of lines");
+}
+
+TEST(Parallel, WrittenAndReadAgain) {
+  const TemporaryFolder folder;
+  const ParallelText text{{{"a", {{"one", "eins"}, {"two", "zwei"}}}, {"b", {{"three", "drei"}}}}, {}};
+  const std::string en = folder.path("x.en"), de = folder.path("x.de");
+  write_parallel(text, en, de, /*document_ends=*/true);
+  EXPECT_EQ(read_text_file(en), "one\ntwo\n\nthree\n");
+  EXPECT_EQ(read_text_file(de), "eins\nzwei\n\ndrei\n");
+  const ParallelText again = read_parallel(en, de);
+  ASSERT_EQ(again.documents.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(again.documents[i].pairs, text.documents[i].pairs);
+  write_parallel(text, en, de, /*document_ends=*/false);
+  EXPECT_EQ(read_text_file(en), "one\ntwo\nthree\n");
+  EXPECT_EQ(read_text_file(de), "eins\nzwei\ndrei\n");
+  EXPECT_ERROR(write_parallel(text, folder.path("y.en"), folder.path("absent/y.de"), false), "absent/y.de");
+  EXPECT_ERROR(read_text_file(folder.path("y.en")), "cannot be read");
 }
 
 TEST(Counts, AsText) {

@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 
+#include "text/format_codes.h"
+#include "text/hot_keys.h"
 #include "writers.h"
 
 namespace hinge::text {
@@ -178,6 +180,65 @@ TEST(Po, PluralsOfOtherLanguages) {
   EXPECT_EQ(sources(russian, "one file", "%d files", 3), (Sources{"%d files", "%d files", "%d files"}));
   EXPECT_EQ(sources("nplurals=2; plural=(n != 1);", "one file", "%d files", 2), (Sources{"one file", "%d files"}));
   EXPECT_EQ(sources("nplurals=1; plural=0;", "%d file", "%d files", 1), Sources{"%d files"});
+}
+
+TEST(Po, OldContextsAreNotTranslated) {
+  const auto source = [](const std::string& entry) { return PoFile(entry + "msgstr \"\"\n", "x.po").empty_entries().at(0).sources.at(0); };
+  const auto source_of_id = [&](const std::string& id) { return source("msgid \"" + id + "\"\n"); };
+  EXPECT_EQ(source_of_id("Verb|Open"), "Open");
+  EXPECT_EQ(source_of_id("menuitem|_Copy"), "_Copy");
+  EXPECT_EQ(source_of_id("keyboard label|Page %d Up"), "Page %d Up");
+  EXPECT_EQ(source_of_id("calendar:week|Week"), "Week");
+  for (const std::string other :
+       {"on|off", "blob|tree", "FILE|DIR", "file|DIR", "Usage: sln src dest|File", "[-a|-b]", "Use -a|Print", "one | Two", "With |Pipe",
+        "One|Two|Three", "|Pipe", "Pipe|", "a%s|Open", "a (very|Very) long text", "of more words than a context has|Open"})
+    EXPECT_EQ(source_of_id(other), other);
+  EXPECT_EQ(source("msgctxt \"menu\"\nmsgid \"Verb|Open\"\n"), "Verb|Open") << "it has a context";
+  EXPECT_EQ(
+      PoFile("msgid \"Noun|File\"\nmsgid_plural \"Noun|Files\"\nmsgstr[0] \"\"\nmsgstr[1] \"\"\n", "x.po").empty_entries().at(0).sources,
+      (std::vector<std::string>{"Noun|File", "Noun|Files"}));
+
+  PoFile file(kPo + "\n#, c-format\nmsgid \"Verb|Open %s\\n\"\nmsgstr \"\"\n", "x.po");
+  EXPECT_EQ(file.fill(5, {"%s öffnen"}), PoFilled::filled);
+  EXPECT_NE(file.text().find("msgid \"Verb|Open %s\\n\"\nmsgstr \"%s öffnen\\n\""), std::string::npos) << file.text();
+  expect_msgfmt_accepts(file.text());
+}
+
+TEST(Po, NamesOfTranslatorsAreTold) {
+  const auto names = [](const std::string& entry) {
+    const PoFile file(entry + "\nmsgstr \"\"\n", "x.po");
+    return names_translators(file.empty_entries().at(0).id, file.empty_entries().at(0).context);
+  };
+  EXPECT_TRUE(names("msgid \"translator-credits\""));
+  EXPECT_TRUE(names("msgid \"translator_credits\""));
+  EXPECT_TRUE(names("msgctxt \"EMAIL OF TRANSLATORS\"\nmsgid \"Your emails\""));
+  EXPECT_FALSE(names("msgid \"Credits of the translator\""));
+}
+
+TEST(Po, NamesItsLanguage) {
+  EXPECT_EQ(PoFile(kPo, "de.po").language(), "de");
+  EXPECT_EQ(PoFile("msgid \"\"\nmsgstr \"Language: \\nLanguage-Team: de\\n\"\n", "x.po").language(), "");
+  EXPECT_EQ(PoFile("msgid \"a\"\nmsgstr \"\"\n", "x.po").language(), "") << "no header";
+  EXPECT_TRUE(same_language("de", "de"));
+  EXPECT_TRUE(same_language("de_AT", "de"));
+  EXPECT_TRUE(same_language("sr", "sr@latin"));
+  EXPECT_TRUE(same_language("pt-BR", "pt_PT.UTF-8"));
+  EXPECT_FALSE(same_language("de", "fr"));
+  EXPECT_FALSE(same_language("de", "den"));
+}
+
+TEST(Po, WordsAreLettersBesideCodesAndAddresses) {
+  for (const char* text : {"%d %%", "{name}: 100", "—…", "", "%(user name)s", "https://www.gnome.org/%s/x", "1. (https://x.org)", "$x"})
+    EXPECT_FALSE(has_words(text, {.spaced_names = true, .shell = true})) << text;
+  for (const char* text : {"%d files", "ä", "%s: Fehler", "see https://x.org", "$x"}) EXPECT_TRUE(has_words(text)) << text;
+}
+
+TEST(Po, HotKeysStayOutsideOfFormatCodes) {
+  EXPECT_EQ(put_hot_key("%d Dateien", '_', U'd'), "%d _Dateien");
+  EXPECT_EQ(put_hot_key("%s und es", '_', U's'), "%s und e_s");
+  EXPECT_EQ(put_hot_key("{name}: 5", '&', U'n'), "{name}: &5");
+  EXPECT_EQ(put_hot_key("%s", '_', U's'), "%s");
+  EXPECT_EQ(put_hot_key("$name öffnen", '_', U'n', {.shell = true}), "$name öff_nen");
 }
 
 TEST(Po, EscapesAndEnds) {

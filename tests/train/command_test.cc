@@ -491,7 +491,7 @@ TEST_F(CommandTest, RunsAreListedAndCompared) {
   EXPECT_TRUE(mentions(page, {"<h1>relu &lt;3 softmax</h1>", "Training loss", "Accuracy on the evaluation images", "model.attention.preset",
                               "Sample predictions", "class 0<br>", "✓ ", " relu-vit: class ", "Attention maps", "class 0: softmax"}));
   size_t pictures = 0;
-  for (size_t at = page.find("data:image/png"); at != page.npos; at = page.find("data:image/png", at + 1)) ++pictures;
+  for (size_t at = page.find("data:image/png"); at != std::string::npos; at = page.find("data:image/png", at + 1)) ++pictures;
   EXPECT_GE(pictures, 4u + 3 * 2) << "an image of each class, and maps of three for each run";
 
   EXPECT_EQ(hinge({"report"}).code, 2);

@@ -55,7 +55,7 @@ inline support::ProgressOutput stopping_when(const std::string& word, std::atomi
   auto clock = std::make_shared<double>(0);
   return {.write =
               [=, &stop](std::string_view text) {
-                stop = stop || text.find(word) != text.npos;
+                stop = stop || text.find(word) != std::string::npos;
                 if (said) *said += text;
               },
           .seconds = [clock] { return *clock += 1; },

@@ -431,7 +431,7 @@ TEST_F(FolderTest, ABadFileLosesNoStep) {
     std::atomic<bool> stop = false;
     std::string said;
     EXPECT_TRUE(resume_vit(path(name), stop, stopping_when("nothing", stop, &said)).finished);
-    EXPECT_EQ(said.find(" 1/12 "), said.npos) << "steps that were done are not made again";
+    EXPECT_EQ(said.find(" 1/12 "), std::string::npos) << "steps that were done are not made again";
     EXPECT_EQ(last_checkpoint_bytes(path("whole"), 12), last_checkpoint_bytes(path(name), 12));
     expect_same_metrics(path("whole"), path(name));
   }
@@ -454,8 +454,8 @@ TEST_F(FolderTest, SkippedFilesAreNamedAndCounted) {
   for (const char* file : {"images/train/a/3.png", "images/train/b/x.png"}) {
     const std::string note = "skipped " + path(file) + ": it cannot be decoded\n";
     const size_t first = said.find(note);
-    ASSERT_NE(first, said.npos) << file;
-    EXPECT_EQ(said.find(note, first + 1), said.npos) << "said once";
+    ASSERT_NE(first, std::string::npos) << file;
+    EXPECT_EQ(said.find(note, first + 1), std::string::npos) << "said once";
   }
 }
 
@@ -483,7 +483,7 @@ TEST_F(TrainTest, ProgressFitsAnOrdinaryTerminal) {
   train_vit(config, path("run"), stop, output);
   const auto line = [&](const std::string& count) {
     const size_t at = said.find(count);
-    EXPECT_NE(at, said.npos) << count;
+    EXPECT_NE(at, std::string::npos) << count;
     return said.substr(at, said.find('\r', at) - at);
   };
   EXPECT_TRUE(mentions(line("1/4 "), {"1/4  loss ", "  acc ", "%  images/s ", "  ETA "}));
@@ -496,7 +496,7 @@ TEST_F(TrainTest, ProgressFitsAnOrdinaryTerminal) {
   output.terminal = false;
   train_vit(config, path("lines"), stop, output);
   EXPECT_TRUE(mentions(said, {"step 2: accuracy"}));
-  EXPECT_EQ(said.find("evaluating"), said.npos);
+  EXPECT_EQ(said.find("evaluating"), std::string::npos);
 }
 
 // From the same checkpoint, one step with the batch whole, in halves and in quarters.
@@ -506,7 +506,7 @@ TEST_F(TrainTest, ABatchInPartsIsTheSameStep) {
   run(config, "begin", 12);
   const std::string text = support::read_file(config_path(path("begin")));
   const size_t key = text.find("accumulate = 1\n");
-  ASSERT_NE(key, text.npos);
+  ASSERT_NE(key, std::string::npos);
   const auto after_a_step = [&](const std::string& parts) {
     const std::string name = "parts-" + parts;
     std::filesystem::copy(path("begin"), path(name), std::filesystem::copy_options::recursive);

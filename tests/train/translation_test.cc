@@ -217,6 +217,40 @@ TEST_F(TranslationTest, TheRegulariserPullsTheRowSums) {
   EXPECT_EQ(load_translation(path("softmax"), Which::latest).config.optim.regulariser_weight, 0);
 }
 
+// The gradient that a step finds tells its weight: with a learning rate too small to move anything, step s of all runs sees the same model
+// and the same batch, and differs in the weight alone.
+TEST_F(TranslationTest, TheRegulariserGrowsInItsWarmUp) {
+  constexpr int64_t kWarmup = 4;
+  TranslationTrainConfig config = tiny(kWarmup + 3);
+  config.optim.lr = 1e-30, config.train.log_steps = 1, config.train.eval_every = config.train.checkpoint_every = 100;
+  config.train.average = 0;
+  // Of each step, from 0.
+  const auto gradient_norms = [&](const std::string& name, double weight, int64_t warmup) {
+    config.optim.regulariser_weight = weight, config.optim.regulariser_warmup_steps = warmup;
+    run(config, name);
+    std::vector<double> norms;
+    for (const support::MetricRecord& record : support::read_metrics(metrics_path(path(name))))
+      if (const double norm = record.number("train/gradient_norm"); std::isfinite(norm)) norms.push_back(norm);
+    EXPECT_EQ(norms.size(), static_cast<size_t>(*config.optim.steps));
+    return norms;
+  };
+  const std::vector<double> growing = gradient_norms("growing", 8, kWarmup), none = gradient_norms("none", 0, 0),
+                            half = gradient_norms("half", 4, 0), full = gradient_norms("full", 8, 0);
+  for (size_t step = 0; step < full.size(); ++step) {
+    EXPECT_GT(half[step], 1.1 * none[step]);  // so that they can be told from each other
+    EXPECT_GT(full[step], 1.1 * half[step]);
+  }
+  const auto expect_same = [&](size_t step, const std::vector<double>& constant) {
+    EXPECT_NEAR(growing.at(step), constant.at(step), 1e-4 * constant.at(step)) << "step " << step;
+  };
+  expect_same(0, none);
+  expect_same(kWarmup / 2, half);
+  expect_same(kWarmup, full);
+  expect_same(kWarmup + 2, full);
+  EXPECT_GT(growing[kWarmup - 1], 1.05 * half[kWarmup - 1]);
+  EXPECT_LT(1.05 * growing[kWarmup - 1], full[kWarmup - 1]);
+}
+
 TEST_F(TranslationTest, BleuIsAskedFor) {
   TranslationTrainConfig config = tiny(4);
   config.train.bleu_sentences = 8, config.train.average = 0;
@@ -226,7 +260,8 @@ TEST_F(TranslationTest, BleuIsAskedFor) {
   config.data.corpus.longest = config.model.max_length = 4, config.data.corpus.over_long = "truncate";
   size_t longest = 0;
   const BleuFunction bleu = [&](const models::Seq2Seq&, const text::Vocabulary& vocabulary,
-                                const std::vector<std::vector<int32_t>>& sources, const std::vector<std::string>& references) {
+                                const std::vector<std::vector<int32_t>>& sources, const std::vector<std::string>& references,
+                                const BleuProgress&) {
     EXPECT_EQ(sources.size(), 8u);
     for (const std::vector<int32_t>& source : sources) {
       EXPECT_EQ(source.back(), vocabulary.eos());
@@ -240,6 +275,31 @@ TEST_F(TranslationTest, BleuIsAskedFor) {
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(longest, 4u);
   EXPECT_EQ(read_status(path("run")).values.at("bleu"), 13);
+}
+
+TEST_F(TranslationTest, BleuShowsHowFarItIsAndStops) {
+  TranslationTrainConfig config = tiny(6);
+  config.train.log_steps = 2, config.train.bleu_sentences = 12, config.train.average = 0;
+  int64_t translated = 0;
+  const BleuFunction bleu = [&](const auto&, const auto&, const auto& sources, const auto&,
+                                const BleuProgress& progress) -> std::optional<double> {
+    const int64_t all = std::ssize(sources);
+    for (translated = 4; translated < all; translated += 4)
+      if (!progress(translated, all)) return {};
+    progress(all, all);
+    return 12;
+  };
+  std::atomic<bool> stop = false;
+  std::string said;
+  EXPECT_TRUE(train_translation(config, path("whole"), stop, stopping_when("never", stop, &said), bleu).finished);
+  for (const char* count : {"4/12", "8/12", "12/12"}) EXPECT_TRUE(mentions(said, {std::string("6/6  translating ") + count + "  "}));
+
+  EXPECT_FALSE(train_translation(config, path("parts"), stop, stopping_when("translating 4/12", stop), bleu).finished);
+  EXPECT_EQ(translated, 4);
+  EXPECT_EQ(read_status(path("parts")).state, "stopped");
+  EXPECT_TRUE(resume("parts", -1, 6, bleu).finished);
+  EXPECT_EQ(last_checkpoint_bytes(path("whole"), 6), last_checkpoint_bytes(path("parts"), 6));
+  expect_same_metrics(path("whole"), path("parts"));
 }
 
 // In the evaluation of a step, and in that of the mean of the last checkpoints, in which the model has other weights than its own.
@@ -318,7 +378,7 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.label_smoothing = 1; }), {"optim.label_smoothing"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_weight = -1; }), {"optim.regulariser_weight"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.steps = 0; }), {"no step to train"}));
-  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.tokens = 3; }), {"token"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.tokens = 3; }), {"data.longest_tokens", "optim.tokens 3"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.corpus.longest = 65; }), {"model.max_length 64", "data.longest_tokens 65"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere"; }), {"nowhere"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.vocabulary.size = 30000; }), {"30000"}));
