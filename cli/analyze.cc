@@ -38,9 +38,7 @@ struct AnalyzeOptions {
 };
 
 text::ParallelText read_data(const std::string& given, const train::TranslationTrainConfig& config) {
-  if (given == "train") return text::read_text(config.data.source, text::Part::train);
-  if (given == "valid") return text::read_text(config.data.source, text::Part::valid);
-  if (given == "test") return text::read_text(config.data.source, text::Part::test);
+  if (const std::optional<text::Part> part = text::part_of(given)) return text::read_text(config.data.source, *part);
   const size_t comma = given.find(',');
   if (comma == std::string::npos)
     throw UsageError(

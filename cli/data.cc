@@ -134,11 +134,9 @@ struct ExportOptions {
 };
 
 text::Part parse_part(const std::string& split) {
-  if (split == "train") return text::Part::train;
-  if (split == "valid") return text::Part::valid;
-  if (split == "test") return text::Part::test;
-  const std::vector<std::string> known = {"train", "valid", "test"};
-  throw UsageError(fmt::format("--split '{}' is unknown.{} Allowed: {}", split, suggestion(split, known), fmt::join(known, ", ")));
+  if (const std::optional<text::Part> part = text::part_of(split)) return *part;
+  throw UsageError(fmt::format("--split '{}' is unknown.{} Allowed: {}", split, suggestion(split, text::part_names()),
+                               fmt::join(text::part_names(), ", ")));
 }
 
 train::TranslationTrainConfig read_text_config(const ExportOptions& options) {
@@ -155,13 +153,19 @@ train::TranslationTrainConfig read_text_config(const ExportOptions& options) {
 }
 
 void require_absent(const std::string& path) {
-  if (std::filesystem::exists(path))
+  if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw std::runtime_error(fmt::format("'{}' is there already: remove it, or choose another name by --out", path));
 }
 
-// Catalogues are split anew each time. The parts are those of the training if the messages are; if not, it is said.
-void compare_with_training(const std::string& run, const train::TranslationTrainConfig& config, const text::Vocabulary& vocabulary) {
+// Catalogues are split anew each time. The parts are those of the training if the messages and the config are; if not, it is said.
+void compare_with_training(const std::string& run, const train::TranslationTrainConfig& config, bool changed,
+                           const text::Vocabulary& vocabulary) {
   if (config.data.source.kind != "catalogues") return;
+  if (changed) {
+    fmt::print(stderr, "with --set the split may be another than that of the training: {} may have been trained on some of these pairs\n",
+               run);
+    return;
+  }
   const train::CheckpointSearch search = train::latest_checkpoint(run);
   if (!search.found || !search.found->state.contains("text")) return;
   const text::Corpus now(text::read_text(config.data.source, text::Part::train), vocabulary, config.data.corpus);
@@ -176,17 +180,21 @@ int export_split(const ExportOptions& options) {
   const train::TranslationTrainConfig config = read_text_config(options);
   const text::LanguagePair languages = text::parse_language_pair(config.data.source.pair);
   const std::string source = options.out + "." + languages.source, target = options.out + "." + languages.target;
+  if (!std::filesystem::path(options.out).has_filename())
+    throw UsageError(fmt::format("--out '{}' is no beginning of a file's name", options.out));
   require_absent(source), require_absent(target);
   text::ParallelText pairs = text::read_text(config.data.source, part);
+  if (!pairs.skipped.empty())
+    fmt::print(stderr, "left out of {}: {}\n", config.data.source.kind == "catalogues" ? "all splits" : options.split,
+               text::describe(pairs.skipped));
   if (train::is_run(options.from)) {
     const text::Vocabulary vocabulary = text::Vocabulary::load(train::vocabulary_path(options.from));
-    compare_with_training(options.from, config, vocabulary);
-    text::leave_out_long_sources(pairs, vocabulary, config.model.max_length);
+    compare_with_training(options.from, config, !options.set.empty(), vocabulary);
+    const int64_t longer = text::leave_out_long_sources(pairs, vocabulary, config.model.max_length);
+    if (longer > 0) fmt::print(stderr, "left out of {}: {} longer than the model reads\n", options.split, longer);
   }
-  if (pairs.documents.empty())
-    throw std::runtime_error(fmt::format("no pair is left to write; left out: {}", text::describe(pairs.skipped)));
+  if (pairs.documents.empty()) throw std::runtime_error("no pair is left to write");
   text::write_parallel(pairs, source, target, config.data.corpus.document_tokens > 0);
-  if (!pairs.skipped.empty()) fmt::print(stderr, "left out: {}\n", text::describe(pairs.skipped));
   fmt::print("{} pairs of {} documents: {} {}\n", pairs.pairs(), pairs.documents.size(), source, target);
   return 0;
 }

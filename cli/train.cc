@@ -102,7 +102,7 @@ int train(const TrainOptions& options) {
                                         100 * result.waiting_share, result.items);
   if (!result.finished) {
     fmt::print("Stopped after step {} of {}; {}. Go on with: hinge train --resume {}\n", result.step, result.steps, speed, folder);
-    return 0;
+    return kStoppedCode;
   }
   fmt::print("Done: {} after {} steps; {}; {:.1f} M parameters, {} MB{}.\n", result.outcome, result.steps, speed,
              static_cast<double>(result.parameters) / 1e6, result.memory_bytes >> 20,

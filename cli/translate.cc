@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -75,12 +76,12 @@ class Output {
   void write(std::string_view text) {
     if (file_)
       file_->write(text);
-    else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
-      support::throw_file_error("write to", "standard output");
+    else if (!reader_gone_ && std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+      complain();
   }
   // What is written can be read from here on, but for a file, which appears at the end.
   void flush() {
-    if (!file_ && std::fflush(stdout) != 0) support::throw_file_error("write to", "standard output");
+    if (!file_ && !reader_gone_ && std::fflush(stdout) != 0) complain();
   }
   void finish() {
     if (file_)
@@ -92,6 +93,13 @@ class Output {
   bool shares_terminal() const { return !file_ && ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
  private:
+  // A Ctrl-C also ends the program that reads through a pipe: no mistake, as this one ends, too.
+  void complain() {
+    reader_gone_ = errno == EPIPE && stop_asked();
+    if (!reader_gone_) support::throw_file_error("write to", "standard output");
+  }
+
+  bool reader_gone_ = false;
   std::optional<support::AtomicFile> file_;
 };
 
@@ -263,7 +271,9 @@ std::string target_of(const TranslateOptions& options) { return options.in_place
 // A catalogue's header may name its language, which must be the one that the run translates into.
 void require_language(const text::PoFile& file, const TranslateOptions& options, const std::string& pair) {
   const std::string target = text::parse_language_pair(pair).target;
-  if (file.language().empty() || text::same_language(file.language(), target)) return;
+  // A file's ending may also be "deu" or "german", a header's field "German".
+  const auto is_code = [](const std::string& name) { return name.find_first_of("_-@.") == 2 || name.size() == 2; };
+  if (!is_code(file.language()) || !is_code(target) || text::same_language(file.language(), target)) return;
   throw text::TextError(
       name_of_po(options), 0,
       fmt::format("is a catalogue in '{}', as the field Language of its header says, but {} translates into '{}' ({}): take "

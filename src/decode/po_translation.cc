@@ -41,14 +41,15 @@ struct Form {
 
 Form take_apart(const std::string& source, const text::FormatSyntax& format, TextList& list) {
   Form form;
-  if (!text::has_words(source, format)) {
-    form.parts.before = {source};
-    return form;
-  }
   form.parts = split_message(source);
   if (form.parts.texts.size() == 1) {
     form.key = text::take_hot_key(form.parts.texts[0], format);
     form.parts.texts[0] = form.key.label;
+  }
+  if (std::none_of(form.parts.texts.begin(), form.parts.texts.end(), [&](const auto& text) { return text::has_words(text, format); })) {
+    Form unchanged;  // also its hot key stays where it is
+    unchanged.parts.before = {source};
+    return unchanged;
   }
   for (std::string& text : form.parts.texts) {
     form.numbers.emplace_back();

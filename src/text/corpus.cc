@@ -112,13 +112,13 @@ Pair joined(const ParallelText& text, const Corpus::Place& place) {
   return all;
 }
 
-void leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most) {
+int64_t leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most) {
   int64_t left_out = 0;
   for (Document& document : text.documents)
     left_out += static_cast<int64_t>(std::erase_if(
         document.pairs, [&](const Pair& pair) { return static_cast<int64_t>(vocabulary.encode(pair.source).size()) + 1 > most; }));
   std::erase_if(text.documents, [](const Document& document) { return document.pairs.empty(); });
-  if (left_out > 0) text.skipped["longer than the model reads"] += left_out;
+  return left_out;
 }
 
 }  // namespace hinge::text

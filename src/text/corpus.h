@@ -61,6 +61,6 @@ class Corpus {
 Pair joined(const ParallelText& text, const Corpus::Place& place);
 
 // Leaves out and counts the pairs whose source has more than `most` tokens, the end token included: what a model cannot read.
-void leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most);
+int64_t leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most);
 
 }  // namespace hinge::text

@@ -10,7 +10,7 @@ OnError parse_on_error(const std::string& text) {
 }
 
 TextError with_skip_advice(const TextError& error, const std::string& what) {
-  return {error.file, error.line, fmt::format("{}; --set data.on_error=skip leaves such {} out", error.problem, what)};
+  return {error.file, error.line, fmt::format("{}; data.on_error=skip leaves such {} out", error.problem, what)};
 }
 
 std::string describe(const Counts& counts) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "text/unicode.h"
 
@@ -196,6 +195,17 @@ std::string without_codes(std::string_view text, const FormatSyntax& syntax) {
   return rest.append(text.substr(at));
 }
 
+// Without "https://..." and the like: the letters before "://" and what is behind it, to the next character that is none of an address.
+std::string without_addresses(std::string text) {
+  for (size_t at = text.find("://"); at != std::string::npos; at = text.find("://")) {
+    size_t begin = at, end = at;
+    while (begin > 0 && is_ascii_letter(text[begin - 1])) --begin;
+    while (end < text.size() && text[end] > ' ' && text[end] < 0x7f) ++end;
+    text.erase(begin, end - begin);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<FormatCode> find_format_codes(std::string_view text, const FormatSyntax& syntax) { return Scanner(text, syntax).scan(); }
@@ -206,12 +216,8 @@ bool same_format_codes(std::string_view source, std::string_view target, const F
 }
 
 bool has_words(std::string_view text, const FormatSyntax& syntax) {
-  std::istringstream words(without_codes(text, syntax));
-  for (std::string word; words >> word;) {
-    const std::u32string points = to_code_points(word);
-    if (word.find("://") == std::string::npos && std::any_of(points.begin(), points.end(), is_letter)) return true;
-  }
-  return false;
+  const std::u32string points = to_code_points(without_addresses(without_codes(text, syntax)));
+  return std::any_of(points.begin(), points.end(), is_letter);
 }
 
 }  // namespace hinge::text

@@ -12,7 +12,6 @@ namespace hinge::text {
 namespace {
 
 bool is_key(char32_t c) { return is_letter(c) || is_digit(c); }
-bool is_capital(char32_t c) { return lower_case(c) != c; }
 
 constexpr auto kMostSpaces = 4;  // of a label of up to five words
 bool is_short(std::string_view label) { return std::count(label.begin(), label.end(), ' ') <= kMostSpaces; }

@@ -67,6 +67,8 @@ class Reader {
       const uint32_t part = word(at + 4);
       if (part == kEnd) break;
       text += system_part(part);
+      if (text.size() > bytes_.size())
+        throw TextError(path_, 0, "is damaged: a message is longer than the file; install its package again");
     }
     if (text.ends_with('\0')) text.pop_back();  // its end counts as text here
     return text;

@@ -89,8 +89,6 @@ std::vector<std::string> split_flags(std::string_view text) {
   return flags;
 }
 
-bool is_capital_letter(char32_t c) { return lower_case(c) != c; }
-
 bool has_small_letter(std::u32string_view text) {
   return std::any_of(text.begin(), text.end(), [](char32_t c) { return upper_case(c) != c; });
 }
@@ -115,7 +113,7 @@ std::string without_context(const std::string& id) {
   const std::u32string before = to_code_points(std::string_view(id).substr(0, bar)),
                        behind = to_code_points(std::string_view(id).substr(bar + 1));
   const size_t first = behind.starts_with(U'_') || behind.starts_with(U'&') ? 1 : 0;
-  const bool label = behind.size() > first && is_capital_letter(behind[first]) && has_small_letter(behind);
+  const bool label = behind.size() > first && is_capital(behind[first]) && has_small_letter(behind);
   return label && may_be_context(before) ? id.substr(bar + 1) : id;
 }
 

@@ -56,6 +56,18 @@ bool from_files(const TextSource& source) {
 
 }  // namespace
 
+const std::vector<std::string>& part_names() {
+  static const std::vector<std::string> names = {"train", "valid", "test"};
+  return names;
+}
+
+std::optional<Part> part_of(const std::string& name) {
+  if (name == "train") return Part::train;
+  if (name == "valid") return Part::valid;
+  if (name == "test") return Part::test;
+  return {};
+}
+
 ParallelText read_text(const TextSource& source, Part part) {
   if (from_files(source)) return read_files(source, part == Part::train ? source.train : part == Part::valid ? source.valid : source.test);
   CatalogueText text = read_machine(source);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "text/catalogues.h"
 #include "text/parallel.h"
@@ -30,6 +32,10 @@ struct TextSource {
     v("held_out", held_out, "catalogues: share of the messages for each of valid and test");
   }
 };
+
+// "train", "valid" and "test"; nothing for another name.
+const std::vector<std::string>& part_names();
+std::optional<Part> part_of(const std::string& name);
 
 // Throws TextError for files, std::runtime_error for a mistake in `source`. Of catalogues, `skipped` is what was left out of all parts, as
 // they are split after that.

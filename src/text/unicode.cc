@@ -88,6 +88,8 @@ bool is_letter(char32_t c) {
 
 bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
 
+bool is_capital(char32_t c) { return lower_case(c) != c; }
+
 std::string_view strip(std::string_view text) {
   size_t begin = text.size(), end = 0;
   for (size_t at = 0; at < text.size();) {

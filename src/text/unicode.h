@@ -21,6 +21,7 @@ void append_utf8(std::string& text, char32_t code_point);
 bool is_space(char32_t c);
 bool is_letter(char32_t c);
 bool is_digit(char32_t c);  // 0 to 9 only
+bool is_capital(char32_t c);
 std::string_view strip(std::string_view text);
 // Runs of spaces, tabs and line ends become one space; none at the ends. Other white space, such as no-break spaces, stays.
 std::string collapse_spaces(std::string_view text);

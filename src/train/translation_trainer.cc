@@ -119,9 +119,6 @@ void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
   const int64_t longest = documents ? corpus.document_tokens : corpus.longest;
   const char* key = documents ? "document_tokens" : "longest_tokens";
   require(longest <= model.max_length, fmt::format("model.max_length {} is less than data.{} {}", model.max_length, key, longest));
-  require(longest <= batch_options(config, /*training=*/true).tokens,
-          fmt::format("data.{} {} is more than a batch holds: optim.tokens {} in optim.accumulate {} parts", key, longest, optim.tokens,
-                      optim.accumulate));
 }
 
 TranslationTrainConfig resolve(TranslationTrainConfig config, const RunText& data) {

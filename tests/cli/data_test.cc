@@ -170,6 +170,8 @@ TEST_F(DataExport, ATestSplitOfCataloguesIsTranslatedAndScored) {
   EXPECT_EQ(hinge("data export " + path("run") + " --split valid --out " + path("test")), 1);
   EXPECT_TRUE(complains("test.en' is there already")) << err_;
   EXPECT_EQ(content("test.en"), before);
+  EXPECT_EQ(hinge("data export " + path("run") + " --set data.held_out=0.2 --out " + path("larger")), 0) << err_;
+  EXPECT_TRUE(complains("with --set the split may be another") && !complains("not those")) << err_;
   put_catalogue("three", 'm', 'p');
   EXPECT_EQ(hinge("data export " + path("run") + " --out " + path("later")), 0) << err_;
   EXPECT_TRUE(complains("not those that " + path("run") + " was trained on")) << err_;
@@ -211,7 +213,7 @@ TEST_F(DataExport, TheConfigOfMessagesPassesOverBadCatalogues) {
   EXPECT_FALSE(lines("test.en").empty());
   EXPECT_EQ(hinge(command + " --set data.on_error=stop --out " + path("other")), 1);
   EXPECT_TRUE(complains("bad.mo: is no .mo file")) << err_;
-  EXPECT_TRUE(complains("--set data.on_error=skip leaves such catalogues out")) << err_;
+  EXPECT_TRUE(complains("data.on_error=skip leaves such catalogues out")) << err_;
   EXPECT_FALSE(std::filesystem::exists(path("other.en")));
 }
 
@@ -222,6 +224,8 @@ TEST_F(DataExport, Mistakes) {
   EXPECT_TRUE(complains("Did you mean 'test'?")) << err_;
   EXPECT_EQ(hinge("data export " + path("config.toml")), 2);
   EXPECT_TRUE(complains("--out")) << err_;
+  EXPECT_EQ(hinge("data export " + path("config.toml") + " --out " + path("text") + "/"), 2);
+  EXPECT_TRUE(complains("no beginning of a file's name")) << err_;
   EXPECT_EQ(hinge("data export " + path("config.toml") + " --set data.pear=en-fr" + out), 1);
   EXPECT_TRUE(complains("data.pair")) << err_;
   EXPECT_EQ(hinge("data export " + path("config.toml") + out), 1);

@@ -17,6 +17,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../support/temporary_folder.h"
@@ -87,7 +88,7 @@ class StartedHinge {
   }
   ~StartedHinge() {
     if (!ended()) send(SIGKILL), wait();
-    ::close(output_);
+    stop_reading();
   }
   StartedHinge(const StartedHinge&) = delete;
   StartedHinge& operator=(const StartedHinge&) = delete;
@@ -107,6 +108,9 @@ class StartedHinge {
   }
   void type(const std::string& text) const { EXPECT_EQ(::write(output_, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
   void send(int signal) const { ::kill(id_, signal); }
+  void stop_reading() {
+    if (output_ >= 0) ::close(std::exchange(output_, -1));
+  }
   bool ended() {
     if (!ended_ && ::waitpid(id_, &status_, WNOHANG) == id_) ended_ = true;
     return ended_;
@@ -420,7 +424,7 @@ TEST_F(Translation, CataloguesOfOtherLanguagesAreRefused) {
   EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("other.po")), 1);
   EXPECT_TRUE(complains("other.po: ") && complains("'fr_CA'") && complains("'de'") && complains("en-de")) << err_;
   EXPECT_EQ(read("other.po"), catalogue("fr_CA"));
-  for (const char* language : {"", "de", "de_AT"}) {
+  for (const char* language : {"", "de", "de_AT", "German"}) {
     put("other.po", catalogue(language));
     EXPECT_EQ(run("translate " + path("run") + " --in-place --po " + path("other.po")), 0) << err_;
   }
@@ -440,6 +444,16 @@ TEST_F(Translation, CtrlCKeepsTheLinesThatAreDone) {
     EXPECT_TRUE(complains("Ctrl-C again")) << err_;
     EXPECT_TRUE(complains("hinge: " + std::to_string(lines(out)) + lines_of_slow_text() + "\n")) << err_;
   }
+}
+
+TEST_F(Translation, CtrlCMayEndTheReaderOfAPipeToo) {
+  StartedHinge hinge(slow_arguments("4"), path("err"));
+  ASSERT_TRUE(hinge.says("\n")) << read("err");
+  hinge.stop_reading();
+  hinge.send(SIGINT);
+  EXPECT_EQ(hinge.wait(), 130) << read("err");
+  err_ = read("err");
+  EXPECT_TRUE(complains(lines_of_slow_text())) << err_;
 }
 
 TEST_F(Translation, ASecondCtrlCEndsAtOnce) {

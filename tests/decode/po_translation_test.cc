@@ -83,15 +83,17 @@ TEST(PoTranslation, HotKeysAreOnLettersThatAreInNoCode) {
 TEST(PoTranslation, WhatHasNoWordsIsItsOwnTranslation) {
   text::PoFile file(header() +
                         "#, c-format\nmsgid \"%s:  %d\\n%s\\n\"\nmsgstr \"\"\n\nmsgid \"_1\"\nmsgstr \"\"\n\n"
-                        "msgid \"\"\n\"first\\n\"\n\"\\n\"\n\"---  ---\\n\"\nmsgstr \"\"\n\nmsgid \"https://x.org\"\nmsgstr \"\"\n",
+                        "msgid \"\"\n\"first\\n\"\n\"\\n\"\n\"---  ---\\n\"\nmsgstr \"\"\n\nmsgid \"https://x.org\"\nmsgstr \"\"\n\n"
+                        "msgid \"https://x.org (_F)\"\nmsgstr \"\"\n\nmsgid \"%s (_O)\"\nmsgstr \"\"\n",
                     "x.po");
   const PoReport report = fill_po(file, [](const Texts& texts) {
     EXPECT_EQ(texts, Texts({"first"}));
     return std::vector<Texts>{{"erstens"}};
   });
-  EXPECT_EQ(report.filled, 4);
+  EXPECT_EQ(report.filled, 6);
   for (const char* part :
-       {"#, fuzzy, c-format\nmsgid \"%s:  %d\\n%s\\n\"\nmsgstr \"\"\n\"%s:  %d\\n\"\n\"%s\\n\"\n",
+       {"msgstr \"https://x.org (_F)\"\n", "msgstr \"%s (_O)\"\n",
+        "#, fuzzy, c-format\nmsgid \"%s:  %d\\n%s\\n\"\nmsgstr \"\"\n\"%s:  %d\\n\"\n\"%s\\n\"\n",
         "#, fuzzy\nmsgid \"_1\"\nmsgstr \"_1\"\n", "msgstr \"\"\n\"erstens\\n\"\n\"\\n\"\n\"---  ---\\n\"\n", "msgstr \"https://x.org\"\n"})
     EXPECT_NE(file.text().find(part), std::string::npos) << part << file.text();
 }

@@ -62,7 +62,7 @@ class PlainSeq2Seq {
     for (int64_t at = 0; at < length; ++at)
       for (int64_t c = 0; c < *config_.width; ++c) {
         const double angle =
-            static_cast<double>(at) / std::pow(10000.0, static_cast<double>(c / 2 * 2) / static_cast<double>(*config_.width));
+            static_cast<double>(at) / std::pow(10000.0, static_cast<double>(c - c % 2) / static_cast<double>(*config_.width));
         table[at][c] = c % 2 == 0 ? std::sin(angle) : std::cos(angle);
       }
     return words + table.to(weight.scalar_type());

@@ -471,7 +471,7 @@ TEST(SinusoidalPositions, AreTheFormula) {
   const at::Tensor got = sinusoidal_positions(7, 6);
   for (int64_t t = 0; t < 7; ++t)
     for (int64_t c = 0; c < 6; ++c) {
-      const double angle = static_cast<double>(t) * std::pow(10000.0, -static_cast<double>(c / 2 * 2) / 6);
+      const double angle = static_cast<double>(t) * std::pow(10000.0, -static_cast<double>(c - c % 2) / 6);
       EXPECT_NEAR(got[t][c].item<double>(), c % 2 ? std::cos(angle) : std::sin(angle), 1e-7);
     }
 }

@@ -182,8 +182,7 @@ TEST(Catalogues, Mistakes) {
   const std::string root = folder.path();
   EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-de"}), "de/LC_MESSAGES", "'de'", "there are: fr");
   EXPECT_ERROR(read_catalogues({.root = root + "/absent"}), "install programs");
-  EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-fr"}), "b.mo: is no .mo file",
-               "; --set data.on_error=skip leaves such catalogues out");
+  EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-fr"}), "b.mo: is no .mo file", "; data.on_error=skip leaves such catalogues out");
   EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-en"}), "'en-en'");
   EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-../fr"}), "'en-../fr'");
   EXPECT_ERROR(read_catalogues({.root = root, .pair = "en-fr", .held_out = 0.5}), "0.5");

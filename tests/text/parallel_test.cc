@@ -9,7 +9,7 @@ namespace hinge::text {
 namespace {
 
 constexpr ParallelOptions kSkip{.on_error = OnError::skip, .longest = 5000};
-const std::string kAdvice = "; --set data.on_error=skip leaves such lines out";
+const std::string kAdvice = "; data.on_error=skip leaves such lines out";
 
 TEST(Parallel, DocumentsAreSeparatedByBlankLines) {
   const TemporaryFolder folder;

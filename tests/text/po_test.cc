@@ -230,7 +230,8 @@ TEST(Po, NamesItsLanguage) {
 TEST(Po, WordsAreLettersBesideCodesAndAddresses) {
   for (const char* text : {"%d %%", "{name}: 100", "—…", "", "%(user name)s", "https://www.gnome.org/%s/x", "1. (https://x.org)", "$x"})
     EXPECT_FALSE(has_words(text, {.spaced_names = true, .shell = true})) << text;
-  for (const char* text : {"%d files", "ä", "%s: Fehler", "see https://x.org", "$x"}) EXPECT_TRUE(has_words(text)) << text;
+  for (const char* text : {"%d files", "ä", "%s: Fehler", "see https://x.org", "see:https://x.org", "\u3092https://x.org", "$x"})
+    EXPECT_TRUE(has_words(text)) << text;
 }
 
 TEST(Po, HotKeysStayOutsideOfFormatCodes) {

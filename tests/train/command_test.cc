@@ -191,7 +191,7 @@ TEST_P(AnyRunTest, CtrlCSavesAndSaysHowToGoOn) {
     }
     process.send(signal);
     const Ended ended = process.wait();
-    ASSERT_EQ(ended.code, 0) << ended.err;
+    ASSERT_EQ(ended.code, 130) << ended.err;
     EXPECT_TRUE(mentions(ended.err, {"stopping, and saving", "Ctrl-C again"}));
     EXPECT_TRUE(mentions(ended.out, {"Stopped after step", "of 60", "% of the time waiting for ", "hinge train --resume " + path(run)}));
     EXPECT_EQ(read_status(path(run)).state, "stopped");
@@ -231,7 +231,7 @@ TEST_P(AnyRunTest, AFullDiskLosesNothing) {
     while (!process.ended() && !saving("run")) {
     }
     process.send(SIGINT);
-    ASSERT_EQ(process.wait().code, 0);
+    ASSERT_EQ(process.wait().code, 130);
   }
   const CheckpointSearch before = latest_checkpoint(path("run"));
   ASSERT_TRUE(before.found);

@@ -378,7 +378,7 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.label_smoothing = 1; }), {"optim.label_smoothing"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_weight = -1; }), {"optim.regulariser_weight"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.steps = 0; }), {"no step to train"}));
-  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.tokens = 3; }), {"data.longest_tokens", "optim.tokens 3"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.tokens = 3; }), {"a batch holds 3", "optim.tokens", "data.longest_tokens"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.corpus.longest = 65; }), {"model.max_length 64", "data.longest_tokens 65"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere"; }), {"nowhere"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.vocabulary.size = 30000; }), {"30000"}));
