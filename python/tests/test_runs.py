@@ -56,7 +56,7 @@ def run(tmp_path_factory):
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
-    assert process.returncode == 0, err
+    assert process.returncode == 130, err
     assert "Stopped after step" in out
     subprocess.run([HINGE, "train", "--resume", run], check=True, capture_output=True)
     return run
