@@ -37,7 +37,7 @@ Tensor leaf(at::IntArrayRef sizes, int64_t seed, at::ScalarType dtype = at::kDou
   return at::randn(sizes, generator, at::kDouble).to(dtype).requires_grad_(true);
 }
 
-Tensor integers(std::vector<int64_t> values) { return at::tensor(values, at::kLong); }
+Tensor integers(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.sizes(), b.sizes());
@@ -126,7 +126,7 @@ std::vector<Case> visibility_cases() {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const Activation h : kAll)
-    for (Case each : visibility_cases())
+    for (const Case& each : visibility_cases())
       for (const LengthRule rule : {LengthRule::none, LengthRule::fixed, LengthRule::keys, LengthRule::visible})
         for (const bool dropout : {false, true}) {
           if (h == Activation::softmax && rule != LengthRule::keys) continue;
