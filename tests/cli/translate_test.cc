@@ -488,7 +488,16 @@ TEST_F(Translation, CtrlCLeavesFilesAsTheyWere) {
   for (const std::string& a : kWords)
     for (const std::string& b : kWords)
       for (const std::string& c : kWords)
-        for (const std::string& d : kWords) catalogue += "msgid \"" + a + " " + b + " " + c + " " + d + "\"\nmsgstr \"\"\n\n";
+        for (const std::string& d : kWords)
+          catalogue.append("msgid \"")
+              .append(a)
+              .append(" ")
+              .append(b)
+              .append(" ")
+              .append(c)
+              .append(" ")
+              .append(d)
+              .append("\"\nmsgstr \"\"\n\n");
   put("stopped/x.po", catalogue);
   {
     StartedHinge hinge({"translate", path("run"), "--po", path("stopped/x.po"), "--in-place", "--batch", "1"}, path("err"));
