@@ -271,9 +271,9 @@ std::string target_of(const TranslateOptions& options) { return options.in_place
 // A catalogue's header may name its language, which must be the one that the run translates into.
 void require_language(const text::PoFile& file, const TranslateOptions& options, const std::string& pair) {
   const std::string target = text::parse_language_pair(pair).target;
-  // A file's ending may also be "deu" or "german", a header's field "German".
-  const auto is_code = [](const std::string& name) { return name.find_first_of("_-@.") == 2 || name.size() == 2; };
-  if (!is_code(file.language()) || !is_code(target) || text::same_language(file.language(), target)) return;
+  const std::string theirs = text::language_of(file.language()), ours = text::language_of(target);
+  // Names that are no codes cannot be compared: a file's ending may be "deu", a header's field "German".
+  if (theirs.size() != 2 || ours.size() != 2 || theirs == ours) return;
   throw text::TextError(
       name_of_po(options), 0,
       fmt::format("is a catalogue in '{}', as the field Language of its header says, but {} translates into '{}' ({}): take "

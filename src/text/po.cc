@@ -117,9 +117,6 @@ std::string without_context(const std::string& id) {
   return label && may_be_context(before) ? id.substr(bar + 1) : id;
 }
 
-// "de" of "de_AT", "de-AT", "de@euro" and "de.UTF-8".
-std::string language_of(std::string_view locale) { return lower_case(locale.substr(0, locale.find_first_of("_-@."))); }
-
 }  // namespace
 
 bool names_translators(const std::string& id, const std::string& context) {
@@ -353,6 +350,6 @@ std::string with_ends_of(std::string_view source, std::string_view translation) 
   return std::string(source.substr(0, begin)) + std::string(strip(translation)) + std::string(source.substr(begin + inner.size()));
 }
 
-bool same_language(std::string_view a, std::string_view b) { return language_of(a) == language_of(b); }
+std::string language_of(std::string_view locale) { return lower_case(locale.substr(0, locale.find_first_of("_-@."))); }
 
 }  // namespace hinge::text

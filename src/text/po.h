@@ -81,7 +81,7 @@ class PoFile {
 // The white space that `source` begins and ends with, around `translation` without its own.
 std::string with_ends_of(std::string_view source, std::string_view translation);
 
-// Whether two names of locales have the language in common: de and de_AT, sr@latin and sr.
-bool same_language(std::string_view a, std::string_view b);
+// "de" of the locales "de", "de_AT", "de-AT", "de@euro" and "de.UTF-8".
+std::string language_of(std::string_view locale);
 
 }  // namespace hinge::text

@@ -42,14 +42,6 @@ text::Vocabulary make_vocabulary(const TranslationDataConfig& config, const text
   return text::Vocabulary::train(sentences, config.vocabulary);
 }
 
-text::BatchOptions batch_options(const TranslationTrainConfig& config, bool training) {
-  text::BatchOptions options;
-  options.tokens = config.optim.tokens / config.optim.accumulate;
-  options.seed = stream_seed(static_cast<uint64_t>(config.train.seed), Stream::data);
-  options.shuffle = training;
-  return options;
-}
-
 // `stored`: the vocabulary that the run has already.
 RunText read_run_text(const TranslationTrainConfig& config, const std::optional<text::Vocabulary>& stored,
                       const support::ProgressOutput& output) {
@@ -79,6 +71,14 @@ RunText read_run_text(const TranslationTrainConfig& config, const std::optional<
     data.references.push_back(text::joined(valid, data.valid->place(item)).target);
   }
   return data;
+}
+
+text::BatchOptions batch_options(const TranslationTrainConfig& config, bool training) {
+  text::BatchOptions options;
+  options.tokens = config.optim.tokens / config.optim.accumulate;
+  options.seed = stream_seed(static_cast<uint64_t>(config.train.seed), Stream::data);
+  options.shuffle = training;
+  return options;
 }
 
 // Steps of that many epochs.
