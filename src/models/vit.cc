@@ -8,6 +8,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "hinge/ops/memory.h"
 #include "models/sizes.h"
 #include "support/require.h"
 
@@ -147,7 +148,7 @@ Tensor Vit::attention_pool(const Tensor& x) const {
   const Tensor read = attention(q, kv[0], kv[1], nn::attention_options(config_.attention)).transpose(1, 2).reshape({n, 1, width});
   const Tensor out = hinge::linear(read, map_.out_weight, map_.out_bias);
   const auto [normed, skip] = layer_norm_fork(out, map_.norm_weight, map_.norm_bias, nn::kNormEps);
-  return feed_forward(kernels::Activation::gelu, normed, map_.w1, map_.b1, map_.w2, map_.b2, skip).squeeze(1);
+  return read_global_memory(kernels::Activation::gelu, normed, map_.w1, map_.b1, map_.w2, map_.b2, skip).squeeze(1);
 }
 
 Tensor Vit::pooled(const Tensor& x) const {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "hinge/kernels/feed_forward.h"
 #include "hinge/kernels/layer_norm.h"
 #include "hinge/kernels/patches.h"
 #include "ops/attention_impl.h"
@@ -19,18 +18,9 @@ using kernels::RowsView;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void check_cpu(const char* op, const char* name, const Tensor& tensor) {
-  TORCH_CHECK(tensor.defined(), op, ": ", name, " is undefined");
-  TORCH_CHECK(tensor.is_cpu() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble), op, ": ", name,
-              " must be a float32 or float64 CPU tensor, got ", tensor.scalar_type(), " on ", tensor.device());
-}
-
 // `tensor` has these sizes and x's dtype; undefined passes.
 void check_like(const char* op, const char* name, const Tensor& tensor, at::IntArrayRef sizes, const Tensor& x) {
-  if (!tensor.defined()) return;
-  TORCH_CHECK(tensor.sizes() == sizes && tensor.scalar_type() == x.scalar_type() && tensor.is_cpu(), op, ": ", name,
-              " must have the shape ", sizes, " and the input's dtype ", x.scalar_type(), ", got ", tensor.sizes(), " and ",
-              tensor.scalar_type());
+  if (tensor.defined()) check_shape(op, name, tensor, sizes, x);
 }
 
 // [rows, last dimension], contiguous.
@@ -40,25 +30,6 @@ std::vector<int64_t> with_last(const Tensor& x, int64_t last) {
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = last;
   return sizes;
-}
-
-Tensor column_sums(const Tensor& rows) {
-  const Tensor sums = at::empty({rows.size(1)}, rows.options());
-  AtenParallel parallel;
-  if (rows.scalar_type() == at::kFloat)
-    kernels::column_sums(rows.data_ptr<float>(), rows.size(0), rows.size(1), rows.size(1), sums.data_ptr<float>(), parallel);
-  else
-    kernels::column_sums(rows.data_ptr<double>(), rows.size(0), rows.size(1), rows.size(1), sums.data_ptr<double>(), parallel);
-  return sums;
-}
-
-[[noreturn]] void no_second_derivative(const char* op) {
-  TORCH_CHECK(false, op, ": its gradients cannot be differentiated once more (double backward is not implemented)");
-}
-
-// Gradients made here carry no graph; asking for one must not pass silently.
-void check_first_derivative(const char* op) {
-  if (at::GradMode::is_enabled()) no_second_derivative(op);
 }
 
 // ---- linear
@@ -78,7 +49,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    check_first_derivative("hinge::linear");
+    check_only_first_derivative("hinge::linear");
     const variable_list saved = ctx->get_saved_variables();
     const Tensor grad = as_rows(grads[0]);
     Tensor dx, dw, dbias;
@@ -88,62 +59,6 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     if (after == 3 && ctx->needs_input_grad(2)) dbias = column_sums(grad);
     const bool residual = ctx->saved_data["residual"].toBool() && ctx->needs_input_grad(after);
     return {dx, dw, dbias, residual ? grads[0] : Tensor()};
-  }
-};
-
-// ---- feed-forward
-
-Tensor activate(kernels::Activation h, const Tensor& u, bool in_place) {
-  const Tensor a = in_place ? u : at::empty_like(u);
-  AtenParallel parallel;
-  if (u.scalar_type() == at::kFloat)
-    kernels::activate_forward(h, u.data_ptr<float>(), u.numel(), a.data_ptr<float>(), parallel);
-  else
-    kernels::activate_forward(h, u.data_ptr<double>(), u.numel(), a.data_ptr<double>(), parallel);
-  return a;
-}
-
-// Turns da into du; returns a and the sums of du.
-template <typename T> std::pair<Tensor, Tensor> activate_backward(kernels::Activation h, const Tensor& u, const Tensor& da) {
-  const Tensor a = at::empty_like(u), sums = at::empty({u.size(1)}, u.options());
-  AtenParallel parallel;
-  kernels::activate_backward(h,
-                             kernels::ActivateBackward<T>{u.size(0), u.size(1), u.data_ptr<T>(), da.data_ptr<T>(), da.data_ptr<T>(),
-                                                          a.data_ptr<T>(), sums.data_ptr<T>()},
-                             parallel);
-  return {a, sums};
-}
-
-class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
- public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
-                        const OptionalTensor& residual, int64_t h, bool for_backward) {
-    const Tensor rows = as_rows(x), first = w1.contiguous(), second = w2.contiguous();
-    const Tensor u = at::empty({rows.size(0), w1.size(0)}, x.options());
-    linear_into(rows, first, b1.contiguous(), {}, u);
-    const Tensor a = activate(static_cast<kernels::Activation>(h), u, /*in_place=*/!for_backward);
-    const Tensor y = at::empty(with_last(x, w2.size(0)), x.options());
-    linear_into(a, second, b2.contiguous(), residual ? as_rows(*residual) : Tensor(), y.view({-1, w2.size(0)}));
-    ctx->saved_data["residual"] = residual.has_value();
-    if (for_backward) ctx->save_for_backward({rows, first, second, u});
-    ctx->saved_data["h"] = h;
-    ctx->saved_data["shape"] = x.sizes().vec();
-    return y;
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    check_first_derivative("hinge::feed_forward");
-    const variable_list saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &w1 = saved[1], &w2 = saved[2], &u = saved[3];
-    const auto h = static_cast<kernels::Activation>(ctx->saved_data["h"].toInt());
-    const Tensor grad = as_rows(grads[0]);
-    const Tensor du = product(grad, w2);  // da, until the next line
-    const auto [a, db1] = u.scalar_type() == at::kFloat ? activate_backward<float>(h, u, du) : activate_backward<double>(h, u, du);
-    const Tensor dw2 = transposed_product(grad, a), dw1 = transposed_product(du, x);
-    Tensor dx;
-    if (ctx->needs_input_grad(0)) dx = product(du, w1).view(ctx->saved_data["shape"].toIntVector());
-    const bool residual = ctx->saved_data["residual"].toBool() && ctx->needs_input_grad(5);
-    return {dx, dw1, db1, dw2, column_sums(grad), residual ? grads[0] : Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -194,7 +109,7 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    check_first_derivative("hinge::layer_norm_fork");
+    check_only_first_derivative("hinge::layer_norm_fork");
     const variable_list saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1];
     if (!grads[0].defined()) return {grads[1], Tensor(), Tensor(), Tensor()};
@@ -281,7 +196,7 @@ class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunc
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    check_first_derivative("hinge::self_attention");
+    check_only_first_derivative("hinge::self_attention");
     const variable_list saved = ctx->get_saved_variables();
     const Tensor& qkv = saved[0];
     const QkNorm norm{saved[1], saved[2], saved[3], saved[4], ctx->saved_data["eps"].toDouble()};
@@ -351,22 +266,17 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    check_first_derivative("hinge::cross_entropy");
+    check_only_first_derivative("hinge::cross_entropy");
     const Tensor grad = ctx->get_saved_variables()[0];
     return {grad * (grads[0] / grad.size(0)), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
-bool wants_gradient(std::initializer_list<Tensor> tensors) {
-  if (!at::GradMode::is_enabled()) return false;
-  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); });
-}
-
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual) {
   constexpr const char* op = "hinge::linear";
-  check_cpu(op, "x", x);
+  check_floating(op, "x", x);
   TORCH_CHECK(x.dim() >= 1 && w.dim() == 2 && x.size(-1) == w.size(1), op, ": x [..., K] and w [N, K] do not fit: ", x.sizes(), " and ",
               w.sizes());
   check_like(op, "w", w, w.sizes(), x);
@@ -375,25 +285,9 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor
   return LinearFunction::apply(x, w, optional_of(bias), optional_of(residual));
 }
 
-Tensor feed_forward(kernels::Activation h, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
-                    const Tensor& residual) {
-  constexpr const char* op = "hinge::feed_forward";
-  check_cpu(op, "x", x);
-  TORCH_CHECK(h != kernels::Activation::softmax, op, ": softmax is no point-wise function");
-  TORCH_CHECK(x.dim() >= 1 && w1.dim() == 2 && w2.dim() == 2 && x.size(-1) == w1.size(1) && w1.size(0) == w2.size(1), op,
-              ": x [..., K], w1 [W, K] and w2 [N, W] do not fit: ", x.sizes(), ", ", w1.sizes(), " and ", w2.sizes());
-  check_like(op, "w1", w1, w1.sizes(), x);
-  check_like(op, "w2", w2, w2.sizes(), x);
-  check_like(op, "b1", b1, {w1.size(0)}, x);
-  check_like(op, "b2", b2, {w2.size(0)}, x);
-  check_like(op, "residual", residual, with_last(x, w2.size(0)), x);
-  return FeedForwardFunction::apply(x, w1, b1, w2, b2, optional_of(residual), static_cast<int64_t>(h),
-                                    wants_gradient({x, w1, b1, w2, b2, residual}));
-}
-
 std::pair<Tensor, Tensor> layer_norm_fork(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   constexpr const char* op = "hinge::layer_norm_fork";
-  check_cpu(op, "x", x);
+  check_floating(op, "x", x);
   TORCH_CHECK(x.dim() >= 1 && x.size(-1) > 0, op, ": x must have a last dimension of at least 1, got ", x.sizes());
   check_like(op, "weight", weight, {x.size(-1)}, x);
   check_like(op, "bias", bias, {x.size(-1)}, x);
@@ -403,7 +297,7 @@ std::pair<Tensor, Tensor> layer_norm_fork(const Tensor& x, const Tensor& weight,
 
 Tensor self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& options, const QkNorm& norm) {
   constexpr const char* op = "hinge::self_attention";
-  check_cpu(op, "qkv", qkv);
+  check_floating(op, "qkv", qkv);
   TORCH_CHECK(qkv.dim() == 3 && heads > 0 && qkv.size(2) % (3 * heads) == 0, op, ": qkv must be [B, L, 3 H D] with H = ", heads, ", got ",
               qkv.sizes());
   const int64_t D = qkv.size(2) / (3 * heads);
@@ -422,7 +316,7 @@ Tensor self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& 
 
 Tensor cross_entropy(kernels::CrossEntropy kind, const Tensor& logits, const Tensor& labels, const Tensor& second, double lambda) {
   constexpr const char* op = "hinge::cross_entropy";
-  check_cpu(op, "logits", logits);
+  check_floating(op, "logits", logits);
   TORCH_CHECK(logits.dim() == 2 && logits.size(0) > 0 && logits.size(1) > 0, op, ": logits must be [rows, classes], got ", logits.sizes());
   TORCH_CHECK(labels.defined(), op, ": labels are undefined");
   for (const Tensor& some : {labels, second}) {
@@ -434,7 +328,7 @@ Tensor cross_entropy(kernels::CrossEntropy kind, const Tensor& logits, const Ten
   }
   TORCH_CHECK(lambda >= 0 && lambda <= 1, op, ": lambda must be in [0, 1], got ", lambda);
   return CrossEntropyFunction::apply(logits, labels.contiguous(), optional_of(second.defined() ? second.contiguous() : second), lambda,
-                                     static_cast<int64_t>(kind), wants_gradient({logits}));
+                                     static_cast<int64_t>(kind), any_wants_gradient({logits}));
 }
 
 Tensor patches(const Tensor& images, int64_t patch) {

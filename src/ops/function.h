@@ -16,10 +16,14 @@ inline at::Tensor tensor_of(const OptionalTensor& tensor) { return tensor ? tens
 
 template <typename T> T* data_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<T>() : nullptr; }
 
-inline void check_floating(const char* op, const char* name, const at::Tensor& tensor, int64_t dimensions) {
+inline void check_floating(const char* op, const char* name, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), op, ": ", name, " is undefined");
   TORCH_CHECK(tensor.is_cpu() && (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble), op, ": ", name,
               " must be a float32 or float64 CPU tensor, got ", tensor.scalar_type(), " on ", tensor.device());
+}
+
+inline void check_floating(const char* op, const char* name, const at::Tensor& tensor, int64_t dimensions) {
+  check_floating(op, name, tensor);
   TORCH_CHECK(tensor.dim() == dimensions, op, ": ", name, " must have ", dimensions, " dimensions, got the shape ", tensor.sizes());
 }
 

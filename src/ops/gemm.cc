@@ -7,6 +7,10 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
 
+#include "hinge/kernels/column_sums.h"
+#include "ops/function.h"
+#include "ops/parallel.h"
+
 namespace hinge {
 namespace {
 
@@ -91,6 +95,16 @@ at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor c = at::empty({a.size(1), b.size(1)}, a.options());
   sgemm('T', a.size(1), b.size(1), a.size(0), a, b, 0, c);
   return c;
+}
+
+at::Tensor column_sums(const at::Tensor& x) {
+  const at::Tensor sums = at::empty({x.size(1)}, x.options());
+  with_type_of(x, [&](auto type) {
+    using T = decltype(type);
+    AtenParallel parallel;
+    kernels::column_sums(x.data_ptr<T>(), x.size(0), x.size(1), x.size(1), sums.data_ptr<T>(), parallel);
+  });
+  return sums;
 }
 
 void product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {

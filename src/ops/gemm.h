@@ -1,4 +1,4 @@
-// Dense products: float32 through oneDNN, float64 through ATen (there to be right, not fast). Row-major, contiguous.
+// Dense products: float32 through oneDNN, float64 through ATen (there to be right, not fast); and sums. Row-major, contiguous.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +11,9 @@ void linear_into(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bia
 // a b and a^T b into new tensors.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b);
+
+// The sums of the columns of x [R, N], float32 or float64: [N].
+at::Tensor column_sums(const at::Tensor& x);
 
 // c = a b, and c += a^T b.
 void product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);

@@ -1,6 +1,5 @@
 #include "hinge/ops/memory.h"
 
-#include "hinge/kernels/feed_forward.h"
 #include "hinge/kernels/row_regulariser.h"
 #include "hinge/kernels/slot_scores.h"
 #include "hinge/kernels/sparse_attention.h"
@@ -156,9 +155,7 @@ class GlobalReadFunction : public torch::autograd::Function<GlobalReadFunction> 
     const Tensor rows = x.contiguous(), k = keys.contiguous(), v = values.contiguous();
     const Tensor u = at::empty({rows.size(0), k.size(0)}, x.options());
     linear_into(rows, k, key_bias.contiguous(), {}, u);
-    // relu works in place; a softmax too, unless dropout wants its result once more; of the others u is kept.
-    const bool in_place = !for_backward || activation == Activation::relu || (activation == Activation::softmax && dropout == 0);
-    const Tensor scores = in_place ? u : at::empty_like(u);
+    const Tensor scores = !for_backward || keeps_scores(activation, dropout) ? u : at::empty_like(u);
     with_type_of(u, [&](auto type) {
       using T = decltype(type);
       AtenParallel parallel;
@@ -188,8 +185,8 @@ class GlobalReadFunction : public torch::autograd::Function<GlobalReadFunction> 
     const auto seed = static_cast<uint64_t>(ctx->saved_data["seed"].toInt());
     const Tensor grad = grads[0].contiguous();
     const Tensor du = product(grad, values);  // the gradient of the scores, until the kernel ran
-    const bool kept_are_scores = phi == Activation::relu || (phi == Activation::softmax && dropout == 0);
-    const Tensor scores = kept_are_scores ? kept : at::empty_like(kept), key_bias = at::empty({keys.size(0)}, x.options());
+    const bool made_anew = !keeps_scores(phi, dropout);
+    const Tensor scores = made_anew ? at::empty_like(kept) : kept, key_bias = at::empty({keys.size(0)}, x.options());
     with_type_of(x, [&](auto type) {
       using T = decltype(type);
       AtenParallel parallel;
@@ -199,7 +196,7 @@ class GlobalReadFunction : public torch::autograd::Function<GlobalReadFunction> 
                                                                    kept.data_ptr<T>(),
                                                                    du.data_ptr<T>(),
                                                                    du.data_ptr<T>(),
-                                                                   kept_are_scores ? nullptr : scores.data_ptr<T>(),
+                                                                   made_anew ? scores.data_ptr<T>() : nullptr,
                                                                    key_bias.data_ptr<T>(),
                                                                    {dropout, seed}},
                                     parallel);
@@ -215,14 +212,9 @@ class GlobalReadFunction : public torch::autograd::Function<GlobalReadFunction> 
   }
 
  private:
-  static Tensor column_sums(const Tensor& rows) {
-    const Tensor sums = at::empty({rows.size(1)}, rows.options());
-    with_type_of(rows, [&](auto type) {
-      using T = decltype(type);
-      AtenParallel parallel;
-      kernels::column_sums(rows.data_ptr<T>(), rows.size(0), rows.size(1), rows.size(1), sums.data_ptr<T>(), parallel);
-    });
-    return sums;
+  // What is kept for backward are the scores themselves, made in place; of the others it is what they were made of.
+  static bool keeps_scores(Activation phi, double dropout) {
+    return phi == Activation::relu || (phi == Activation::softmax && dropout == 0);
   }
 };
 
@@ -290,6 +282,16 @@ Tensor read_without_gradient(const Tensor& q, const Tensor& k, const Tensor& v, 
 Tensor read_global_memory(Activation phi, const Tensor& x, const Tensor& keys, const Tensor& key_bias, const Tensor& values,
                           const Tensor& value_bias, const Tensor& residual, double dropout, int64_t seed) {
   constexpr const char* op = "hinge::read_global_memory";
+  if (x.defined() && x.dim() > 2) {
+    TORCH_CHECK(
+        !residual.defined() || (residual.dim() == x.dim() && residual.sizes().slice(0, x.dim() - 1) == x.sizes().slice(0, x.dim() - 1)), op,
+        ": residual must have the rows of x ", x.sizes(), ", got ", residual.sizes());
+    const Tensor skip = residual.defined() ? residual.flatten(0, -2) : residual;
+    const Tensor y = read_global_memory(phi, x.flatten(0, -2), keys, key_bias, values, value_bias, skip, dropout, seed);
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes.back() = y.size(1);
+    return y.view(sizes);
+  }
   check_floating(op, "x", x, 2);
   check_floating(op, "keys", keys, 2);
   check_floating(op, "values", values, 2);

@@ -11,19 +11,20 @@
 #include <vector>
 
 #include "bounds.h"
-#include "hinge/kernels/feed_forward.h"
+#include "hinge/kernels/slot_scores.h"
 
 namespace hinge::kernels::testing {
 namespace {
 
-// h and h' of n elements, through the kernel that a feed-forward layer uses.
+// h and h' of n elements, through the kernel that a feed-forward layer uses. Its backward of relu reads the scores instead of x.
 template <typename T> void apply_activation(Activation h, const T* x, T* value, T* slope, int64_t n) {
   const std::vector<T> ones(static_cast<size_t>(n), T{1});
   std::vector<T> sums(static_cast<size_t>(n));
   Serial serial;
-  activate_backward(h, ActivateBackward<T>{1, n, x, ones.data(), slope, value, sums.data()}, serial);
   std::vector<T> forward(static_cast<size_t>(n));
-  activate_forward(h, x, n, forward.data(), serial);
+  slot_scores_forward(h, SlotScoresForward<T>{1, n, x, forward.data(), nullptr, {}}, serial);
+  const T* kept = h == Activation::relu ? forward.data() : x;
+  slot_scores_backward(h, SlotScoresBackward<T>{1, n, kept, ones.data(), slope, value, sums.data(), {}}, serial);
   for (int64_t i = 0; i < n; ++i)  // value() and value_and_slope() share their formula
     EXPECT_TRUE(std::isnan(value[i]) || forward[static_cast<size_t>(i)] == value[i]) << "at " << x[i];
 }

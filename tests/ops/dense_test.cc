@@ -14,7 +14,6 @@ namespace hinge {
 namespace {
 
 using at::Tensor;
-using kernels::Activation;
 using kernels::CrossEntropy;
 using testing::error_of;
 using testing::expect_gradients;
@@ -61,23 +60,6 @@ TEST(Linear, Gradients) {
     gradients[dtype == at::kFloat] = torch::autograd::grad({weighted(hinge::linear(in[0], in[1], in[2], in[3]))}, in);
   }
   for (size_t i = 0; i < 4; ++i) EXPECT_LT(relative_error(gradients[1][i], gradients[0][i]), kFloatError);
-}
-
-TEST(FeedForward, ValuesAndGradients) {
-  const Tensor x = leaf({2, 9, 5}, 1), w1 = leaf({11, 5}, 2), b1 = leaf({11}, 3), w2 = leaf({6, 11}, 4), b2 = leaf({6}, 5),
-               r = leaf({2, 9, 6}, 6);
-  const Tensor expected = at::matmul(at::gelu(at::matmul(x, w1.t()) + b1), w2.t()) + b2 + r;
-  EXPECT_LT(relative_error(feed_forward(Activation::gelu, x, w1, b1, w2, b2, r), expected), 1e-13);
-  const auto single = [](const Tensor& t) { return t.to(at::kFloat); };
-  EXPECT_LT(relative_error(feed_forward(Activation::gelu, single(x), single(w1), single(b1), single(w2), single(b2), single(r)), expected),
-            kFloatError);
-  {
-    const at::NoGradGuard guard;  // works in place there, on its own memory only
-    EXPECT_LT(relative_error(feed_forward(Activation::gelu, x, w1, b1, w2, b2, r), expected), 1e-13);
-  }
-  for (const Activation h : {Activation::gelu, Activation::silu, Activation::sigmoid})
-    expect_gradients([h](const auto& in) { return weighted(feed_forward(h, in[0], in[1], in[2], in[3], in[4], in[5])); },
-                     {leaf({3, 4}, 1), leaf({5, 4}, 2), leaf({5}, 3), leaf({2, 5}, 4), leaf({2}, 5), leaf({3, 2}, 6)});
 }
 
 TEST(LayerNormFork, ValuesAndGradients) {

@@ -210,6 +210,15 @@ TEST(GlobalMemory, ValuesAndGradients) {
     }
 }
 
+TEST(GlobalMemory, RowsOfSeveralDimensions) {
+  const std::vector<Tensor> in = {leaf({2, 9, 5}, 1), leaf({11, 5}, 2), leaf({11}, 3), leaf({6, 11}, 4), leaf({6}, 5), leaf({2, 9, 6}, 6)};
+  const Tensor got = read_global_memory(Activation::gelu, in[0], in[1], in[2], in[3], in[4], in[5]);
+  const Tensor expected = at::matmul(at::gelu(at::matmul(in[0], in[1].t()) + in[2]), in[3].t()) + in[4] + in[5];
+  EXPECT_LT(largest_difference(got, expected), 1e-13);
+  const auto gradients = torch::autograd::grad({weighted(got)}, in), plain = torch::autograd::grad({weighted(expected)}, in);
+  for (size_t i = 0; i < in.size(); ++i) EXPECT_LT(largest_difference(gradients[i], plain[i]), 1e-12) << i;
+}
+
 // ---- regulariser
 
 TEST(ReluformerRegulariser, IsItsFormulaFromTheWeights) {
@@ -277,6 +286,11 @@ TEST(Memory, ErrorsNameTheShapes) {
               read_global_memory(Activation::relu, leaf({2, 3}, 1), leaf({4, 3}, 2), leaf({4}, 3), leaf({3, 4}, 4), {}, {}, 1.0);
             }),
             "hinge::read_global_memory: dropout must be in [0, 1), got 1");
+  EXPECT_EQ(
+      error_of([] {
+        read_global_memory(Activation::relu, leaf({2, 9, 3}, 1), leaf({4, 3}, 2), leaf({4}, 3), leaf({5, 4}, 4), {}, leaf({9, 2, 5}, 5));
+      }),
+      "hinge::read_global_memory: residual must have the rows of x [2, 9, 3], got [9, 2, 5]");
   EXPECT_NE(error_of([] {
               reluformer_regulariser(leaf({1, 2, 3}, 1), leaf({1, 2, 3}, 2), at::ones({2}, at::kDouble));
             }).find("visible float64 [T]"),

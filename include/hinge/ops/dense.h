@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "hinge/kernels/activations.h"
 #include "hinge/kernels/cross_entropy.h"
 #include "hinge/ops/attention.h"
 
@@ -14,10 +13,6 @@ namespace hinge {
 
 // x w^T + bias + residual; bias and residual may be undefined.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias = {}, const at::Tensor& residual = {});
-
-// h(x w1^T + b1) w2^T + b2 + residual. Keeps for backward only x and what h is applied to. residual may be undefined.
-at::Tensor feed_forward(kernels::Activation h, const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1, const at::Tensor& w2,
-                        const at::Tensor& b2, const at::Tensor& residual = {});
 
 // The layer norm of x over its last dimension, and x itself. Going on with the second for the branch around the norm lets backward add
 // the two gradients in the norm's own pass.

@@ -35,8 +35,8 @@ MemoryRead read_memory(const at::Tensor& q, const at::Tensor& kv, int64_t heads,
 // weights: no gradients. The result is [B, H, Lq, D].
 at::Tensor read_without_gradient(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const ReadOptions& options);
 
-// A global memory: drop(phi(x keys^T + key_bias)) values^T + value_bias + residual; keys [W, C], values [N, W], W slots. phi is any
-// activation; softmax is along the slots. value_bias and residual may be undefined. `dropout` drops scores; `seed` says which.
+// A global memory: drop(phi(x keys^T + key_bias)) values^T + value_bias + residual; x [..., T, C], keys [W, C], values [N, W], W slots. phi
+// is any activation; softmax is along the slots. value_bias and residual may be undefined. `dropout` drops scores; `seed` says which.
 at::Tensor read_global_memory(kernels::Activation phi, const at::Tensor& x, const at::Tensor& keys, const at::Tensor& key_bias,
                               const at::Tensor& values, const at::Tensor& value_bias, const at::Tensor& residual = {}, double dropout = 0,
                               int64_t seed = 0);
