@@ -52,7 +52,7 @@ void print_classes(const train::Evaluation& result, const std::vector<std::strin
   fmt::print("  {:<{}}  {:>7}  {:>8}\n", "class", width, "images", "accuracy");
   for (const size_t i : order)
     fmt::print("  {:<{}}  {:>7}  {:>7.2f}%  {}\n", names[i], width, result.classes[i].images, 100 * accuracy(result.classes[i]),
-               bar(accuracy(result.classes[i]), 30));
+               support::bar(accuracy(result.classes[i]), 30));
 }
 
 nlohmann::json to_json(const train::Evaluation& result, const std::vector<std::string>& names) {

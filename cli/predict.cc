@@ -12,6 +12,7 @@
 #include "cli/trained_model.h"
 #include "data/codec.h"
 #include "eval/model_input.h"
+#include "support/progress.h"
 
 namespace hinge::cli {
 namespace {
@@ -68,7 +69,7 @@ int run_predict(const PredictOptions& options) {
     for (const Prediction& p : predictions) width = std::max(width, name(p).size());
     fmt::print("{}\n", path);
     for (const Prediction& p : predictions)
-      fmt::print("  {:<{}}  {} {:>6.2f}%\n", name(p), width, bar(p.probability, 30), 100 * p.probability);
+      fmt::print("  {:<{}}  {} {:>6.2f}%\n", name(p), width, support::bar(p.probability, 30), 100 * p.probability);
   }
   if (options.json) fmt::print("{}", json_text(json));
   return code;

@@ -6,12 +6,10 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
 #include "data/files.h"
-#include "support/progress.h"
 
 namespace hinge::cli {
 
@@ -48,14 +46,6 @@ std::vector<std::string> read_names(const std::string& path) {
   std::vector<std::string> names = data::read_lines(path);
   names.erase(std::remove(names.begin(), names.end(), ""), names.end());
   return names;
-}
-
-std::string bar(double share, int width) {
-  static const bool unicode = support::ProgressOutput::standard_error().unicode;
-  const int full = static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * width));
-  std::string text;
-  for (int i = 0; i < width; ++i) text += i < full ? (unicode ? "█" : "#") : (unicode ? "░" : ".");
-  return text;
 }
 
 std::string json_text(const nlohmann::json& json) { return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; }

@@ -26,9 +26,6 @@ train::DataConfig parse_data(const std::string& option, const std::string& text,
 // The names in a file, one a line; empty lines do not count.
 std::vector<std::string> read_names(const std::string& path);
 
-// A bar of `width` characters for a share of 0 to 1; blocks where the terminal shows them.
-std::string bar(double share, int width);
-
 std::string json_text(const nlohmann::json& json);
 
 }  // namespace hinge::cli

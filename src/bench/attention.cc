@@ -18,6 +18,7 @@
 #include "bench/timing.h"
 #include "hinge/kernels/cpu.h"
 #include "hinge/openmp_parallel.h"
+#include "support/progress.h"
 
 namespace hinge::bench {
 namespace {
@@ -234,6 +235,14 @@ std::string table(const AttentionReport& report) {
                         widest, row.median_ms, fmt::format("{:.3f}-{:.3f}", row.lower_quartile_ms, row.upper_quartile_ms), row.gflops,
                         row.percent_of_peak, row.best_percent_of_peak, share(row.zeros.weights), share(row.zeros.groups),
                         share(row.skipped_share), static_cast<double>(row.scratch_bytes) / (1 << 20));
+  }
+  text += "\nShare of the FMA peak, by the medians\n";
+  shape = nullptr;
+  for (const AttentionRow& row : report.rows) {
+    const bool other = !shape || !(*shape == row.what.shape);
+    shape = &row.what.shape;
+    text += fmt::format("  {:<12}  {:{}}  {} {:>3.0f}%\n", other ? shape_name(*shape) : "", row.what.name(), widest,
+                        support::bar(row.percent_of_peak / 100, 40), row.percent_of_peak);
   }
   return text;
 }

@@ -33,17 +33,7 @@ std::string cut(std::string_view text, int columns) {
   return out;
 }
 
-std::string bar(double share, int width, bool unicode) {
-  static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const double filled = std::clamp(share, 0.0, 1.0) * width;
-  const int whole = static_cast<int>(filled);
-  std::string text;
-  for (int i = 0; i < whole; ++i) text += unicode ? "█" : "#";
-  const int eighth = static_cast<int>((filled - whole) * 8);
-  int used = whole;
-  if (unicode && whole < width && eighth > 0) text += kEighths[eighth], ++used;
-  return (unicode ? "▕" : "[") + text + std::string(static_cast<size_t>(width - used), ' ') + (unicode ? "▏" : "]");
-}
+}  // namespace
 
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
@@ -54,7 +44,17 @@ bool locale_is_utf8() {
   return false;
 }
 
-}  // namespace
+std::string bar(double share, int width, bool unicode) {
+  static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const double filled = share > 0 ? std::min(share, 1.0) * width : 0;  // NaN is an empty bar
+  const int whole = static_cast<int>(filled);
+  std::string text;
+  for (int i = 0; i < whole; ++i) text += unicode ? "█" : "#";
+  const int eighth = static_cast<int>((filled - whole) * 8);
+  int used = whole;
+  if (unicode && whole < width && eighth > 0) text += kEighths[eighth], ++used;
+  return (unicode ? "▕" : "[") + text + std::string(static_cast<size_t>(width - used), ' ') + (unicode ? "▏" : "]");
+}
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds > 1e9) return "?";

@@ -10,6 +10,12 @@
 
 namespace hinge::support {
 
+// Whether what is printed may hold other letters than ASCII's: what LC_ALL, LC_CTYPE or LANG say.
+bool locale_is_utf8();
+
+// A bar of `width` letters and its frame for a share of 0 to 1; blocks where they can be shown.
+std::string bar(double share, int width, bool unicode = locale_is_utf8());
+
 // Where progress goes, and what it needs to know of it.
 struct ProgressOutput {
   std::function<void(std::string_view)> write;

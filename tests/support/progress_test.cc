@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace hinge::support {
@@ -151,6 +152,14 @@ TEST_F(ProgressTest, ElsewhereIsALineAnInterval) {
   text_.clear();
   progress.finish();
   EXPECT_EQ(text_, "train 35/100  loss 0.5  ETA 1:05\n");
+}
+
+TEST(Bar, IsAsLongAsItsShare) {
+  EXPECT_EQ(bar(0.5, 4, false), "[##  ]");
+  EXPECT_EQ(bar(0, 4, false), "[    ]");
+  EXPECT_EQ(bar(7, 4, false), "[####]");
+  EXPECT_EQ(bar(std::nan(""), 4, false), "[    ]");
+  EXPECT_EQ(bar(0.625, 2, true), "▕█▎▏");
 }
 
 TEST(DurationText, IsShort) {
