@@ -102,6 +102,10 @@ bench: deps python ## The full measurements: attention, then attention against P
 	@echo "==> Measuring attention against PyTorch: bench/peers.py"
 	@$(VENV)/bin/python bench/peers.py attention --json out/bench/peers.json --markdown docs/benchmarks.md --plot docs/peers.svg
 
+.PHONY: test-arm
+test-arm: ## The kernels' tests for 64-bit Arm (NEON), cross-compiled and run under emulation
+	@scripts/test-arm
+
 OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h')
 
 .PHONY: lint
