@@ -45,12 +45,12 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE V ExpNotPositive(D d, V x) {
   }
 }
 
-// max(0, x), and NaN for NaN. In this order: x86 gives the second operand when one is NaN.
+// max(0, x), and NaN for NaN. In this order: x86 gives the second operand when one is NaN. Others give the number, as plain C++ does.
 template <class D, class V = hn::Vec<D>> HWY_INLINE V MaxZero(D d, V x) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
-#else
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Max(hn::Zero(d), x);
+#else
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
 #endif
 }
 
