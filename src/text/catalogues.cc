@@ -11,7 +11,6 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "text/format_codes.h"
 #include "text/hot_keys.h"
@@ -28,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kEnglish = "en";
 constexpr size_t kLargestHeldOutGroup = 20;
 constexpr int kMostWordsOfCopies = 3;
+constexpr size_t kFewestWordsToDiffer = 5;  // near-duplicates differ in one word of at least so many
 
 fs::path folder_of(const CatalogueOptions& options, const std::string& language) {
   return fs::path(options.root) / language / "LC_MESSAGES";
@@ -57,16 +57,18 @@ struct Wording {
   std::optional<std::string> many;
 };
 
-// Before msgctxt there was "context|message", which the program cuts off where no translation is found.
+// Before msgctxt there was "context|message", which the program cuts off where no translation is found. That the translation has no bar
+// says more than the words behind it.
 std::string without_old_context(const std::string& id, const std::string& translation) {
   const size_t bar = id.find('|');
-  const bool old = bar != std::string::npos && id.find('|', bar + 1) == std::string::npos && translation.find('|') == std::string::npos;
+  const bool old = bar != std::string::npos && id.find('|', bar + 1) == std::string::npos && translation.find('|') == std::string::npos &&
+                   may_be_context(std::string_view(id).substr(0, bar));
   return old ? id.substr(bar + 1) : id;
 }
 
 Wording english(const Message& message) {
-  if (message.plural.empty()) return {without_old_context(message.id, message.forms.front()), {}};
-  return {message.id, message.plural};
+  if (!message.plural.empty()) return {message.id, message.plural};
+  return {message.context.empty() ? without_old_context(message.id, message.forms.front()) : message.id, {}};
 }
 
 Wording translated(const Message& message, const PluralForms& plurals) {
@@ -87,7 +89,8 @@ class Collector {
  public:
   explicit Collector(const CatalogueOptions& options) : options_(options) {}
 
-  void add(Document& document, std::string source, std::string target, CatalogueText& text) {
+  // `singular`: see SplitPair.
+  void add(Document& document, std::string source, std::string target, CatalogueText& text, const std::string& singular = "") {
     const auto skip = [&](const char* reason) { ++text.skipped[reason]; };
     source = collapse_spaces(source);
     target = collapse_spaces(target);
@@ -98,22 +101,49 @@ class Collector {
     if (!has_words(source) || !has_words(target)) return skip("without words");
     if (!same_format_codes(source, target)) return skip("with other format codes");
     if (source == target && std::count(source.begin(), source.end(), ' ') >= kMostWordsOfCopies) return skip("not translated");
-    if (!seen_.insert(source + '\0' + target).second) return skip("there already");
+    if (!singulars_.try_emplace(both(source, target), singular).second) return skip("there already");
     document.pairs.push_back({std::move(source), std::move(target)});
   }
 
+  // All pairs of documents that add() has filled.
+  std::vector<SplitPair> pairs(const std::vector<Document>& documents) const {
+    std::vector<SplitPair> all;
+    for (const Document& document : documents)
+      for (const Pair& one : document.pairs) all.push_back({&one, singulars_.at(both(one.source, one.target))});
+    return all;
+  }
+
  private:
+  static std::string both(const std::string& source, const std::string& target) { return source + '\0' + target; }
+
   const CatalogueOptions& options_;
-  std::unordered_set<std::string> seen_;
+  std::unordered_map<std::string, std::string> singulars_;  // of all pairs there are
 };
 
 // FNV-1a, then the finisher of MurmurHash3, so that the high bits depend on all characters.
-double uniform_hash(std::string_view text) {
+uint64_t hash_of(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
   hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
-  return static_cast<double>((hash ^ hash >> 33) >> 11) * 0x1p-53;
+  return hash ^ hash >> 33;
+}
+
+// At least 0, less than 1.
+double uniform_hash(std::string_view text) { return static_cast<double>(hash_of(text) >> 11) * 0x1p-53; }
+
+// Near-duplicates share one: a key, and if it is long enough what is left of it without each of its words.
+std::vector<uint64_t> near_duplicate_hashes(const std::string& key) {
+  std::vector<uint64_t> hashes = {hash_of(key)};
+  if (static_cast<size_t>(std::count(key.begin(), key.end(), ' ')) + 1 < kFewestWordsToDiffer) return hashes;
+  for (size_t begin = 0; begin < key.size();) {
+    const size_t end = std::min(key.find(' ', begin), key.size() - 1) + 1;
+    std::string rest = key.substr(0, begin) + key.substr(end);
+    if (rest.ends_with(' ')) rest.pop_back();
+    hashes.push_back(hash_of(rest));
+    begin = end;
+  }
+  return hashes;
 }
 
 }  // namespace
@@ -151,7 +181,7 @@ std::string near_duplicate_key(std::string_view text) {
   return key;
 }
 
-std::vector<Part> split_parts(const std::vector<const Pair*>& pairs, double held_out) {
+std::vector<Part> split_parts(const std::vector<SplitPair>& pairs, double held_out) {
   // A forest over the pairs: each points to an earlier pair of its group, or to itself.
   std::vector<size_t> parent(pairs.size());
   std::iota(parent.begin(), parent.end(), size_t{0});
@@ -159,15 +189,20 @@ std::vector<Part> split_parts(const std::vector<const Pair*>& pairs, double held
     while (parent[i] != i) i = parent[i] = parent[parent[i]];
     return i;
   };
-  std::unordered_map<std::string, size_t> first_with_source, first_with_target;
-  std::vector<std::string> keys(pairs.size());
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    keys[i] = near_duplicate_key(pairs[i]->source);
-    for (const size_t other : {first_with_source.try_emplace(keys[i], i).first->second,
-                               first_with_target.try_emplace(near_duplicate_key(pairs[i]->target), i).first->second}) {
-      const size_t a = root(i), b = root(other);
+  using First = std::unordered_map<uint64_t, size_t>;  // the first pair with a hash
+  First sources, targets;
+  const auto join = [&](size_t i, const std::vector<uint64_t>& hashes, First& first) {
+    for (const uint64_t hash : hashes) {
+      const size_t a = root(i), b = root(first.try_emplace(hash, i).first->second);
       parent[std::max(a, b)] = std::min(a, b);
     }
+  };
+  std::vector<std::string> keys(pairs.size());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    keys[i] = near_duplicate_key(pairs[i].pair->source);
+    join(i, near_duplicate_hashes(keys[i]), sources);
+    join(i, near_duplicate_hashes(near_duplicate_key(pairs[i].pair->target)), targets);
+    if (!pairs[i].singular.empty()) join(i, {hash_of(near_duplicate_key(pairs[i].singular))}, sources);
   }
 
   struct Group {
@@ -234,7 +269,7 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
           from = translated(*found->second, other_plurals);
         }
         collector.add(document, from.one, to.one, text);
-        if (from.many && to.many) collector.add(document, *from.many, *to.many, text);
+        if (from.many && to.many) collector.add(document, *from.many, *to.many, text, from.one);
       }
       if (!document.pairs.empty()) documents.push_back(std::move(document));
     } catch (const TextError& error) {
@@ -243,9 +278,7 @@ CatalogueText read_catalogues(const CatalogueOptions& options) {
     }
   }
 
-  std::vector<const Pair*> pairs;
-  for (const Document& document : documents)
-    for (const Pair& one : document.pairs) pairs.push_back(&one);
+  const std::vector<SplitPair> pairs = collector.pairs(documents);
   if (pairs.empty())
     throw TextError(options.root, 0, fmt::format("has no messages for {}: install programs with translations, such as git", options.pair));
   const std::vector<Part> parts = split_parts(pairs, options.held_out);

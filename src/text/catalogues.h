@@ -40,12 +40,17 @@ struct CatalogueText {
 // or are the same in both languages with more than three words; and pairs that were there already.
 CatalogueText read_catalogues(const CatalogueOptions& options);
 
-// What near-duplicates have in common: lower case; digits are one 0; punctuation and format codes are a space.
+// What texts that differ in little have in common: lower case; digits are one 0; punctuation and format codes are a space.
 std::string near_duplicate_key(std::string_view text);
 
 enum class Part { train, valid, test };
-// Pairs whose sources or whose targets have the same key are in the same part, and so are pairs connected over others; a group goes by
-// the hash of its first key, but one of more than 20 pairs always to train.
-std::vector<Part> split_parts(const std::vector<const Pair*>& pairs, double held_out);
+struct SplitPair {
+  const Pair* pair = nullptr;
+  std::string singular;  // of a message's plural form: the source of its form for one thing; else empty
+};
+// Near-duplicates are in the same part: pairs whose sources or whose targets have the same key, or keys of five words or more that become
+// the same when one word, or one of each, is left out; and the two forms of a plural message. So are pairs connected over others. A group
+// goes by the hash of its first key, but one of more than 20 pairs always to train.
+std::vector<Part> split_parts(const std::vector<SplitPair>& pairs, double held_out);
 
 }  // namespace hinge::text

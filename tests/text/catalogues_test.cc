@@ -102,6 +102,8 @@ TEST(Catalogues, CleansMessages) {
                                                  {"Read %s", "Lies %d"},
                                                  {"%s: %d", "%s: %d"},
                                                  {"toolbar|Cut", "Ausschneiden"},
+                                                 {"An Archive folder to use for Messages|Archive... here.", "Für Archivieren."},
+                                                 {"menu\4edit|paste", "Einfügen"},
                                                  {"translator-credits", "Erika Mustermann"},
                                                  {"not translated at all", "not translated at all"},
                                                  {"Apache", "Apache"}}));
@@ -110,14 +112,16 @@ TEST(Catalogues, CleansMessages) {
   CatalogueOptions options{.root = folder.path(), .held_out = 0};
   const CatalogueText text = read_catalogues(options);
   EXPECT_EQ(text.catalogues, 2);
-  EXPECT_EQ(text.messages, 12);
+  EXPECT_EQ(text.messages, 14);
   ASSERT_EQ(text.train.documents.size(), 2u);
   EXPECT_EQ(text.train.documents[0].name, "one");
   EXPECT_EQ(text.train.documents[0].pairs, (std::vector<Pair>{{"%d file", "%d Datei"},
                                                               {"%d files", "%d Dateien"},
+                                                              {"An Archive folder to use for Messages|Archive... here.", "Für Archivieren."},
                                                               {"Apache", "Apache"},
                                                               {"Two lines", "Zwei Zeilen"},
                                                               {"Open file", "Datei öffnen"},
+                                                              {"edit|paste", "Einfügen"},
                                                               {"Cut", "Ausschneiden"}}));
   EXPECT_EQ(text.train.documents[1].pairs, (std::vector<Pair>{{"Quit", "Beenden"}, {"Quit", "Ende"}}));
   EXPECT_EQ(
@@ -210,8 +214,8 @@ TEST(Split, NearDuplicatesStayTogether) {
   for (int i = 0; i < 3000; ++i)
     for (const char* variant : variants)
       pairs.push_back({variant + word(i), i % 10 == 0 ? "Ziel " + word(i / 20) : "Nachricht " + word(i)});
-  std::vector<const Pair*> pointers;
-  for (const Pair& pair : pairs) pointers.push_back(&pair);
+  std::vector<SplitPair> pointers;
+  for (const Pair& pair : pairs) pointers.push_back({&pair, ""});
   const std::vector<Part> parts = split_parts(pointers, 0.1);
 
   std::map<std::string, std::set<Part>> by_key;
@@ -227,12 +231,42 @@ TEST(Split, NearDuplicatesStayTogether) {
     EXPECT_LT(sizes[held_out], 1100);
   }
   // Where a pair goes does not depend on the order.
-  std::vector<const Pair*> turned(pointers.rbegin(), pointers.rend());
+  std::vector<SplitPair> turned(pointers.rbegin(), pointers.rend());
   std::vector<Part> turned_parts = split_parts(turned, 0.1);
   EXPECT_EQ(std::vector<Part>(turned_parts.rbegin(), turned_parts.rend()), parts);
   // A group that would make up most of the test is trained on.
-  const std::vector<const Pair*> same(500, &pairs[0]);
+  const std::vector<SplitPair> same(500, pointers[0]);
   EXPECT_EQ(split_parts(same, 0.4), std::vector<Part>(500, Part::train));
+}
+
+TEST(Split, OneWordMoreOrLessOrAnother) {
+  const auto parts_of = [](const std::vector<std::pair<Pair, std::string>>& pairs) {
+    std::vector<SplitPair> given;
+    for (const auto& [pair, singular] : pairs) given.push_back({&pair, singular});
+    return split_parts(given, 0.4);
+  };
+  // Of many such messages some are held out, each with all that are like it.
+  int held_out = 0, apart = 0;
+  for (char a = 'a'; a <= 'z'; ++a) {
+    const std::string x(1, a), base = x + x + " cannot open the file";
+    std::vector<Part> parts = parts_of({{{base, x + "1a"}, ""},
+                                        {{base + " now", x + "2b"}, ""},
+                                        {{x + x + " cannot close the file", x + "3c"}, ""},
+                                        {{"so " + x + x + " cannot open the file", x + "4d"}, ""},
+                                        {{"other " + x, "der " + x + x + " kann es nicht"}, ""},
+                                        {{"thing " + x, "die " + x + x + " kann es nicht"}, ""},
+                                        {{"a revision " + x, x + "5e"}, ""},
+                                        {{"%d revisions " + x, x + "6f"}, "a revision " + x},
+                                        {{"open " + x, x + "7g"}, ""},
+                                        {{"close " + x, x + "8h"}, ""}});
+    EXPECT_TRUE(std::all_of(parts.begin(), parts.begin() + 4, [&](Part part) { return part == parts[0]; })) << base;
+    EXPECT_EQ(parts[4], parts[5]) << "by the targets";
+    EXPECT_EQ(parts[6], parts[7]) << "plural forms";
+    held_out += parts[0] == Part::train ? 0 : 1;
+    apart += parts[8] == parts[9] ? 0 : 1;
+  }
+  EXPECT_GT(held_out, 10);
+  EXPECT_GT(apart, 5) << "short messages that differ in a word are different ones";
 }
 
 TEST(HotKeys, RemovedFromBothSides) {
