@@ -138,12 +138,7 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
           fmt::format("model.position sinusoidal needs an even width, got {}", *config.width));
   for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout}, {"ffn_dropout", config.ffn_dropout}})
     require(value >= 0 && value < 1, std::string("model.") + key + " must be in [0, 1), got " + std::to_string(value));
-  const std::vector<std::string> phis = nn::global_memory_names();
-  if (std::find(phis.begin(), phis.end(), config.ffn) == phis.end()) {
-    std::string message = "model.ffn: '" + config.ffn + "' is not known; known are";
-    for (const std::string& phi : phis) message += " " + phi;
-    throw std::runtime_error(message);
-  }
+  nn::parse_global_memory(config.ffn);
   nn::read_options(config.encoder, "model.encoder", /*causal=*/false);
   nn::read_options(config.decoder, "model.decoder", /*causal=*/true);
   nn::read_options(config.cross, "model.cross", /*causal=*/false);

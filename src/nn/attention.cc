@@ -57,37 +57,52 @@ AttentionOptions attention_options(const AttentionConfig& config) {
   return options;
 }
 
-SelfAttention::SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads)
-    : config_(config), width_(width), heads_(heads), options_(attention_options(config)) {
+at::Tensor packed_projections(const Builder& builder, const std::string& name, int64_t parts, int64_t width) {
+  Parameters scratch;
+  std::vector<at::Tensor> all;
+  for (int64_t i = 0; i < parts; ++i) all.push_back(Builder{scratch, builder.generator}.xavier(std::to_string(i), width, width).detach());
+  return builder.parameters.add(builder.prefix + name, at::cat(all), /*decays=*/true);
+}
+
+AttentionParameters::AttentionParameters(const Builder& builder, const AttentionConfig& config, AttentionOptions& options, int64_t width,
+                                         int64_t heads) {
   if (width % heads != 0)
     throw std::runtime_error("model.width " + std::to_string(width) + " is not a multiple of model.heads " + std::to_string(heads));
-  // Queries, keys and values are three projections: each has its own fan-out.
-  std::vector<at::Tensor> parts;
-  Parameters scratch;
-  for (const char* part : {"q", "k", "v"}) parts.push_back(Builder{scratch, builder.generator}.xavier(part, width, width).detach());
-  qkv_weight_ = builder.parameters.add(builder.prefix + "qkv.weight", at::cat(parts), /*decays=*/true);
-  qkv_bias_ = builder.constant("qkv.bias", {3 * width}, 0);
   const int64_t depth = width / heads;
   if (config.qk_norm) {
-    norm_.q_weight = builder.constant("q_norm.weight", {depth}, 1);
-    norm_.q_bias = builder.constant("q_norm.bias", {depth}, 0);
-    norm_.k_weight = builder.constant("k_norm.weight", {depth}, 1);
-    norm_.k_bias = builder.constant("k_norm.bias", {depth}, 0);
+    norm.q_weight = builder.constant("q_norm.weight", {depth}, 1);
+    norm.q_bias = builder.constant("q_norm.bias", {depth}, 0);
+    norm.k_weight = builder.constant("k_norm.weight", {depth}, 1);
+    norm.k_bias = builder.constant("k_norm.bias", {depth}, 0);
   }
   const auto learned = [&](const char* name, PerHead& option, double otherwise) {
     const double start = option.values.defined() ? option.values.item<double>() : otherwise;
     option = builder.constant(name, {heads}, start);
   };
-  if (config.learn_alpha) learned("alpha", options_.alpha, 1);
-  if (config.learn_gain) learned("gain", options_.gain, 1);
-  if (config.learn_bias) learned("bias", options_.bias, 0);
+  if (config.learn_alpha) learned("alpha", options.alpha, 1);
+  if (config.learn_gain) learned("gain", options.gain, 1);
+  if (config.learn_bias) learned("bias", options.bias, 0);
   if (config.gate) {
-    gate_weight_ = builder.xavier("gate.weight", width, width);
-    gate_bias_ = builder.constant("gate.bias", {width}, 0);
+    gate_weight = builder.xavier("gate.weight", width, width);
+    gate_bias = builder.constant("gate.bias", {width}, 0);
   }
-  out_weight_ = builder.xavier("proj.weight", width, width);
-  out_bias_ = builder.constant("proj.bias", {width}, 0);
+  out_weight = builder.xavier("proj.weight", width, width);
+  out_bias = builder.constant("proj.bias", {width}, 0);
 }
+
+at::Tensor AttentionParameters::finish(const at::Tensor& x, const at::Tensor& read, const at::Tensor& residual) const {
+  const at::Tensor gated = gate_weight.defined() ? read * hinge::linear(x, gate_weight, gate_bias) : read;
+  return hinge::linear(gated, out_weight, out_bias, residual);
+}
+
+SelfAttention::SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads)
+    : config_(config),
+      width_(width),
+      heads_(heads),
+      options_(attention_options(config)),
+      qkv_weight_(packed_projections(builder, "qkv.weight", 3, width)),
+      qkv_bias_(builder.constant("qkv.bias", {3 * width}, 0)),
+      parameters_(builder, config, options_, width, heads) {}
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residual, bool training, AttentionView* view) const {
   AttentionOptions options = options_;
@@ -97,26 +112,27 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residua
     const int64_t B = x.size(0), L = x.size(1);
     const at::Tensor parts = qkv.view({B, L, 3, heads_, width_ / heads_}).permute({2, 0, 3, 1, 4});
     *view = {parts[0], parts[1], parts[2], options};
-    if (norm_.q_weight.defined()) {
-      view->q = layer_norm_fork(view->q, norm_.q_weight, norm_.q_bias, norm_.eps).first;
-      view->k = layer_norm_fork(view->k, norm_.k_weight, norm_.k_bias, norm_.eps).first;
+    if (const QkNorm& norm = parameters_.norm; norm.q_weight.defined()) {
+      view->q = layer_norm_fork(view->q, norm.q_weight, norm.q_bias, norm.eps).first;
+      view->k = layer_norm_fork(view->k, norm.k_weight, norm.k_bias, norm.eps).first;
     }
   }
-  at::Tensor out = self_attention(qkv, heads_, options, norm_);
-  if (gate_weight_.defined()) out = out * hinge::linear(x, gate_weight_, gate_bias_);
-  return hinge::linear(out, out_weight_, out_bias_, residual);
+  return parameters_.finish(x, self_attention(qkv, heads_, options, parameters_.norm), residual);
 }
 
-at::Tensor attention_weights(const AttentionView& view) {
-  const int64_t B = view.q.size(0), Hkv = view.k.size(1), Lk = view.k.size(2), D = view.q.size(3);
+at::Tensor attention_weights(const AttentionView& view, const ReadValues& read) {
+  const int64_t Lk = view.k.size(2), D = view.q.size(3);
   const at::Tensor unit = at::eye(Lk, view.q.options());
   std::vector<at::Tensor> columns;
   for (int64_t first = 0; first < Lk; first += D) {
     const int64_t count = std::min(D, Lk - first);
-    const at::Tensor values = at::constant_pad_nd(unit.narrow(1, first, count), {0, D - count}).expand({B, Hkv, Lk, D});
-    columns.push_back(attention(view.q, view.k, values, view.options).narrow(3, 0, count));
+    columns.push_back(read(at::constant_pad_nd(unit.narrow(1, first, count), {0, D - count}).expand_as(view.k)).narrow(3, 0, count));
   }
   return at::cat(columns, 3);
+}
+
+at::Tensor attention_weights(const AttentionView& view) {
+  return attention_weights(view, [&](const at::Tensor& values) { return attention(view.q, view.k, values, view.options); });
 }
 
 }  // namespace hinge::nn

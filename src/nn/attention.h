@@ -1,6 +1,7 @@
 // Attention of a sequence on itself as a module: packed projections around the engine's op, with every option of the engine by name.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -53,6 +54,21 @@ struct AttentionView {
   AttentionOptions options;
 };
 
+// The weights [parts * width, width] of projections that are packed, each with Xavier's start by itself: each has its own fan-out.
+at::Tensor packed_projections(const Builder& builder, const std::string& name, int64_t parts, int64_t width);
+
+// What every attention has beside its projections of queries, keys and values.
+struct AttentionParameters {
+  QkNorm norm;
+  at::Tensor gate_weight, gate_bias, out_weight, out_bias;
+
+  // What is learned of alpha, gain and bias takes its place in `options`.
+  AttentionParameters(const Builder& builder, const AttentionConfig& config, AttentionOptions& options, int64_t width, int64_t heads);
+
+  // Of what was read by x: gate, if there is one, and output projection, plus `residual` if that is defined.
+  at::Tensor finish(const at::Tensor& x, const at::Tensor& read, const at::Tensor& residual = {}) const;
+};
+
 class SelfAttention {
  public:
   SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads);
@@ -64,11 +80,13 @@ class SelfAttention {
   AttentionConfig config_;
   int64_t width_, heads_;
   AttentionOptions options_;
-  at::Tensor qkv_weight_, qkv_bias_, out_weight_, out_bias_, gate_weight_, gate_bias_;
-  QkNorm norm_;
+  at::Tensor qkv_weight_, qkv_bias_;
+  AttentionParameters parameters_;
 };
 
-// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: its results for the columns of the unit matrix as values.
+// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: what `read` gives for the columns of the unit matrix as values.
+using ReadValues = std::function<at::Tensor(const at::Tensor& values)>;
+at::Tensor attention_weights(const AttentionView& view, const ReadValues& read);
 at::Tensor attention_weights(const AttentionView& view);
 
 }  // namespace hinge::nn

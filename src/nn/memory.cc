@@ -13,6 +13,7 @@ namespace {
 using at::Tensor;
 using kernels::Activation;
 
+constexpr const char* kSoftmaxNorm = "softmax_norm";
 constexpr const char* kSparse[] = {"sparsemax", "entmax15", "rela"};
 
 std::string listed(const std::vector<std::string>& words) {
@@ -24,14 +25,6 @@ std::string listed(const std::vector<std::string>& words) {
 // [L, parts H D] as [1, H, L, D].
 Tensor part(const Tensor& packed, int64_t parts, int64_t which, int64_t heads) {
   return packed.view({packed.size(0), parts, heads, -1}).select(1, which).transpose(0, 1).unsqueeze(0);
-}
-
-// Xavier's start for each of the packed projections by itself: each has its own fan-out.
-Tensor packed_projections(const Builder& builder, const std::string& name, int64_t parts, int64_t width) {
-  Parameters scratch;
-  std::vector<Tensor> all;
-  for (int64_t i = 0; i < parts; ++i) all.push_back(Builder{scratch, builder.generator}.xavier(std::to_string(i), width, width).detach());
-  return builder.parameters.add(builder.prefix + name, at::cat(all), /*decays=*/true);
 }
 
 }  // namespace
@@ -48,19 +41,12 @@ int64_t Noise::next() {
 Tensor memory_weights(const MemoryView& view) {
   if (!view.local) throw std::runtime_error(view.name + " is a global memory: its weights are the scores of its view");
   const AttentionView& attention = view.attention;
-  const int64_t slots = attention.k.size(2), D = attention.q.size(3);
-  const Tensor unit = at::eye(slots, attention.q.options());
   ReadOptions options;
   options.read = view.read;
   options.attention = attention.options;
   options.attention.dropout = 0;
-  std::vector<Tensor> columns;
-  for (int64_t first = 0; first < slots; first += D) {
-    const int64_t count = std::min(D, slots - first);
-    const Tensor values = at::constant_pad_nd(unit.narrow(1, first, count), {0, D - count}).expand_as(attention.k);
-    columns.push_back(read_without_gradient(attention.q, attention.k, values, options).narrow(3, 0, count));
-  }
-  return at::cat(columns, 3);
+  return attention_weights(attention,
+                           [&](const Tensor& values) { return read_without_gradient(attention.q, attention.k, values, options); });
 }
 
 // ---- local memory
@@ -108,8 +94,6 @@ ReadOptions read_options(const LocalMemoryConfig& config, const std::string& key
 LocalMemory::LocalMemory(const Builder& builder, const LocalMemoryConfig& config, const std::string& key, int64_t width, int64_t heads,
                          Of of, bool causal)
     : config_(config), width_(width), heads_(heads), of_(of), options_(read_options(config, key, causal)) {
-  if (width % heads != 0)
-    throw std::runtime_error("model.width " + std::to_string(width) + " is not a multiple of model.heads " + std::to_string(heads));
   if (of == Of::readers) {
     qkv_weight_ = packed_projections(builder, "qkv.weight", 3, width);
     qkv_bias_ = builder.constant("qkv.bias", {3 * width}, 0);
@@ -119,27 +103,8 @@ LocalMemory::LocalMemory(const Builder& builder, const LocalMemoryConfig& config
     kv_weight_ = packed_projections(builder, "kv.weight", 2, width);
     kv_bias_ = builder.constant("kv.bias", {2 * width}, 0);
   }
-  const int64_t depth = width / heads;
-  if (config.qk_norm) {
-    norm_.q_weight = builder.constant("q_norm.weight", {depth}, 1);
-    norm_.q_bias = builder.constant("q_norm.bias", {depth}, 0);
-    norm_.k_weight = builder.constant("k_norm.weight", {depth}, 1);
-    norm_.k_bias = builder.constant("k_norm.bias", {depth}, 0);
-  }
-  const auto learned = [&](const char* name, PerHead& option, double otherwise) {
-    const double start = option.values.defined() ? option.values.item<double>() : otherwise;
-    option = builder.constant(name, {heads}, start);
-  };
-  if (config.learn_alpha) learned("alpha", options_.attention.alpha, 1);
-  if (config.learn_gain) learned("gain", options_.attention.gain, 1);
-  if (config.learn_bias) learned("bias", options_.attention.bias, 0);
-  if (config.gate) {
-    gate_weight_ = builder.xavier("gate.weight", width, width);
-    gate_bias_ = builder.constant("gate.bias", {width}, 0);
-  }
   if (config.preset == "rela") rms_weight_ = builder.constant("rms_norm.weight", {width}, 1);
-  out_weight_ = builder.xavier("proj.weight", width, width);
-  out_bias_ = builder.constant("proj.bias", {width}, 0);
+  parameters_.emplace(builder, config, options_.attention, width, heads);
 }
 
 bool LocalMemory::regularised() const {
@@ -149,26 +114,25 @@ bool LocalMemory::regularised() const {
 }
 
 Tensor LocalMemory::project(const Tensor& x) const {
+  const QkNorm& norm = parameters_->norm;
   if (of_ == Of::others) {
     const Tensor q = hinge::linear(x, q_weight_, q_bias_);
-    return norm_.q_weight.defined() ? normalise_heads(q, 1, 0, heads_, norm_.q_weight, norm_.q_bias, norm_.eps) : q;
+    return norm.q_weight.defined() ? normalise_heads(q, 1, 0, heads_, norm.q_weight, norm.q_bias, norm.eps) : q;
   }
   const Tensor qkv = hinge::linear(x, qkv_weight_, qkv_bias_);
-  if (!norm_.q_weight.defined()) return qkv;
-  return normalise_heads(normalise_heads(qkv, 3, 0, heads_, norm_.q_weight, norm_.q_bias, norm_.eps), 3, 1, heads_, norm_.k_weight,
-                         norm_.k_bias, norm_.eps);
+  if (!norm.q_weight.defined()) return qkv;
+  return normalise_heads(normalise_heads(qkv, 3, 0, heads_, norm.q_weight, norm.q_bias, norm.eps), 3, 1, heads_, norm.k_weight,
+                         norm.k_bias, norm.eps);
 }
 
 Tensor LocalMemory::slots(const Tensor& others) const {
+  const QkNorm& norm = parameters_->norm;
   const Tensor kv = hinge::linear(others, kv_weight_, kv_bias_);
-  return norm_.k_weight.defined() ? normalise_heads(kv, 2, 0, heads_, norm_.k_weight, norm_.k_bias, norm_.eps) : kv;
+  return norm.k_weight.defined() ? normalise_heads(kv, 2, 0, heads_, norm.k_weight, norm.k_bias, norm.eps) : kv;
 }
 
-Tensor LocalMemory::finish(const Tensor& x, const Tensor& out) const {
-  Tensor read = out;
-  if (rms_weight_.defined()) read = rms_norm(read, rms_weight_, kNormEps);
-  if (gate_weight_.defined()) read = read * hinge::linear(x, gate_weight_, gate_bias_);
-  return hinge::linear(read, out_weight_, out_bias_);
+Tensor LocalMemory::finish(const Tensor& x, const Tensor& read) const {
+  return parameters_->finish(x, rms_weight_.defined() ? rms_norm(read, rms_weight_, kNormEps) : read);
 }
 
 Tensor LocalMemory::read(const Tensor& x, const Tensor& others, const Rows& rows, const Forward& forward) const {
@@ -224,20 +188,22 @@ Tensor LocalMemory::read_slots(const Tensor& x, const Tensor& q, const Tensor& s
 
 std::vector<std::string> global_memory_names() {
   std::vector<std::string> names(kernels::kActivationNames.begin(), kernels::kActivationNames.end());
-  names.emplace_back("softmax_norm");
+  names.emplace_back(kSoftmaxNorm);
   return names;
 }
 
-GlobalMemory::GlobalMemory(const Builder& builder, const std::string& phi, int64_t width, int64_t slots, double dropout)
-    : phi_(phi), dropout_(dropout) {
-  const bool normed = phi == "softmax_norm";
-  const auto activation = kernels::parse_activation(normed ? "softmax" : phi);
+kernels::Activation parse_global_memory(const std::string& phi) {
+  const auto activation = kernels::parse_activation(phi == kSoftmaxNorm ? "softmax" : phi);
   if (!activation) throw std::runtime_error("model.ffn: '" + phi + "' is not known; known are" + listed(global_memory_names()));
-  activation_ = *activation;
+  return *activation;
+}
+
+GlobalMemory::GlobalMemory(const Builder& builder, const std::string& phi, int64_t width, int64_t slots, double dropout)
+    : activation_(parse_global_memory(phi)), dropout_(dropout) {
   keys_ = builder.xavier("keys.weight", slots, width);
   key_bias_ = builder.constant("keys.bias", {slots}, 0);
   values_ = builder.xavier("values.weight", width, slots);
-  if (normed) {
+  if (phi == kSoftmaxNorm) {
     // The norm's bias takes the place of the values'.
     norm_weight_ = builder.constant("norm.weight", {width}, 1);
     norm_bias_ = builder.constant("norm.bias", {width}, 0);

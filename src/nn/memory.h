@@ -107,7 +107,7 @@ class LocalMemory {
   bool regularised() const;
 
  private:
-  at::Tensor finish(const at::Tensor& x, const at::Tensor& out) const;
+  at::Tensor finish(const at::Tensor& x, const at::Tensor& read) const;
 
   LocalMemoryConfig config_;
   int64_t width_, heads_;
@@ -115,14 +115,16 @@ class LocalMemory {
   ReadOptions options_;
   at::Tensor qkv_weight_, qkv_bias_;                    // of readers
   at::Tensor q_weight_, q_bias_, kv_weight_, kv_bias_;  // of others
-  at::Tensor out_weight_, out_bias_, gate_weight_, gate_bias_, rms_weight_;
-  QkNorm norm_;
+  at::Tensor rms_weight_;                               // of rela
+  std::optional<AttentionParameters> parameters_;       // made behind those above
 };
 
 // ---- global memory: the feed-forward network
 
 // The names of phi: every point-wise activation, softmax, and softmax_norm (softmax with a layer norm of what was read).
 std::vector<std::string> global_memory_names();
+// The activation of such a name, softmax for softmax_norm; throws std::runtime_error for another.
+kernels::Activation parse_global_memory(const std::string& phi);
 
 class GlobalMemory {
  public:
@@ -132,7 +134,6 @@ class GlobalMemory {
   at::Tensor read(const at::Tensor& x, const Forward& forward) const;
 
  private:
-  std::string phi_;
   kernels::Activation activation_;
   double dropout_;
   at::Tensor keys_, key_bias_, values_, value_bias_, norm_weight_, norm_bias_;

@@ -248,6 +248,29 @@ TEST_P(EveryPreset, StepsGiveWhatTheWholePassGives) {
     }
 }
 
+// The kernels take keys in blocks of 128 and 256; documents have more.
+TEST_P(EveryPreset, StepsOfLongSequencesToo) {
+  at::manual_seed(7);
+  constexpr int64_t kLength = 300;
+  Seq2SeqConfig config = with_preset(GetParam(), "pre");
+  config.max_length = kLength;
+  const Seq2Seq model(config, 3);
+  TokenRows source(2), target(2);
+  for (size_t row = 0; row < 2; ++row)
+    for (int64_t i = 0; i < kLength; ++i) {
+      if (row == 0 || i < 270) source[row].push_back(at::randint(17, {1}).item<int64_t>());
+      target[row].push_back(at::randint(17, {1}).item<int64_t>());
+    }
+  const at::NoGradGuard guard;
+  const at::Tensor whole = model.forward(sequences_of(source), sequences_of(target)).logits.view({2, kLength, -1});
+  DecodeState state = model.encode(sequences_of(source));
+  for (int64_t t = 0; t < kLength; ++t) {
+    const auto at = static_cast<size_t>(t);
+    const at::Tensor got = model.step(at::tensor({target[0][at], target[1][at]}, at::kLong), state);
+    ASSERT_LE(largest_difference(got, whole.select(1, t)), kRoundings * largest(whole)) << "step " << t;
+  }
+}
+
 TEST(Decoding, BeamsMultiplyMoveAndEnd) {
   at::manual_seed(8);
   for (const char* preset : {"softmax", "reluformer", "sparsemax"}) {
