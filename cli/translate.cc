@@ -119,6 +119,13 @@ class Input {
 
   const std::vector<std::string_view>& lines() const { return lines_; }
 
+  // The first line of each file.
+  std::vector<size_t> file_begins() const {
+    std::vector<size_t> begins;
+    for (const Part& part : parts_) begins.push_back(part.first);
+    return begins;
+  }
+
   // What is wrong with line i of all.
   text::TextError error(size_t i, const std::string& problem) const {
     const auto part = std::prev(std::upper_bound(parts_.begin(), parts_.end(), i, [](size_t at, const Part& p) { return at < p.first; }));
@@ -198,7 +205,7 @@ void translate_documents(const decode::Translator& translator, const train::Load
   std::vector<int64_t> tokens;
   for (const std::string_view line : lines) tokens.push_back(static_cast<int64_t>(loaded.vocabulary.encode(line).size()));
   const int64_t most = decode::longest_source(loaded.config.data.corpus.document_tokens, loaded.source_tokens, loaded.target_tokens);
-  const std::vector<decode::DocumentPart> parts = decode::cut_documents(lines, tokens, most);
+  const std::vector<decode::DocumentPart> parts = decode::cut_documents(lines, input.file_begins(), tokens, most);
   std::vector<decode::Source> sources;
   for (const decode::DocumentPart& part : parts) {
     try {
@@ -273,7 +280,15 @@ void require_language(const text::PoFile& file, const TranslateOptions& options,
   const std::string target = text::parse_language_pair(pair).target;
   const std::string theirs = text::language_of(file.language()), ours = text::language_of(target);
   // Names that are no codes cannot be compared: a file's ending may be "deu", a header's field "German".
-  if (theirs.size() != 2 || ours.size() != 2 || theirs == ours) return;
+  if (theirs.size() != 2 || ours.size() != 2) return;
+  if (theirs == ours) {
+    const std::string variant = text::variant_of(file.language()), our_variant = text::variant_of(target);
+    const bool may_differ = (!variant.empty() && !our_variant.empty()) || variant.starts_with('@') || our_variant.starts_with('@');
+    if (variant != our_variant && may_differ)
+      fmt::print(stderr, "{} is a catalogue in '{}', as its header says, and {} translates into '{}': see whether that is near enough\n",
+                 name_of_po(options), file.language(), options.model.run, target);
+    return;
+  }
   throw text::TextError(
       name_of_po(options), 0,
       fmt::format("is a catalogue in '{}', as the field Language of its header says, but {} translates into '{}' ({}): take "
@@ -311,24 +326,36 @@ void print_report(const decode::PoReport& report, int64_t max_length) {
   left(report.too_long, fmt::format("as a text of theirs has more tokens than the model reads (model.max_length {})", max_length));
   left(report.untranslated, "as a text of theirs got no translation");
   left(report.names_translators, "as the names of the translators belong there");
+  left(report.control_codes, "as there are control codes between their words");
 }
 
-void translate_po(const decode::Translator& translator, const train::LoadedTranslation& loaded, const TranslateOptions& options) {
-  text::PoFile file(text::read_text_file(options.po), name_of_po(options));
-  require_language(file, options, loaded.config.data.source.pair);
+// Says what msgfmt will find fault with.
+void warn_of_msgfmt(const text::PoFile& file, const std::string& name) {
   if (!file.names_charset())
     fmt::print(stderr,
                "{} does not say in its header that it is UTF-8, and msgfmt -c will not accept it: add \"Content-Type: text/plain; "
                "charset=UTF-8\\n\"\n",
-               name_of_po(options));
+               name);
+  if (file.has_byte_order_mark()) fmt::print(stderr, "{} begins with a byte order mark, and msgfmt will not accept it: remove it\n", name);
+}
+
+void translate_po(const decode::Translator& translator, const train::LoadedTranslation& loaded, const TranslateOptions& options) {
+  const std::string text = text::read_text_file(options.po);
+  text::PoFile file(text, name_of_po(options));
+  require_language(file, options, loaded.config.data.source.pair);
+  warn_of_msgfmt(file, name_of_po(options));
   stop_when_asked(kStopping);
   // A link stays one: what it leads to is replaced.
   Output output(options.in_place ? std::filesystem::canonical(options.po).string() : options.out);
   const auto translate = [&](const std::vector<std::string>& texts) { return translate_texts(translator, texts); };
   const decode::PoReport report = decode::fill_po(file, translate);
   output.write(file.text());
+  if (options.in_place && text::read_text_file(options.po) != text)
+    throw std::runtime_error(options.po + " was changed by another program meanwhile: it stays as it is now; run the command again");
   output.finish();
   print_report(report, loaded.config.model.max_length);
+  if (file.partly_translated() > 0)
+    fmt::print(stderr, "{} plural messages have a translation of some forms only: left as they are\n", file.partly_translated());
 }
 
 void translate_files(const decode::Translator& translator, const train::LoadedTranslation& loaded, const TranslateOptions& options,
@@ -343,7 +370,15 @@ void translate_files(const decode::Translator& translator, const train::LoadedTr
   output.finish();
 }
 
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(one, other, ignored);
+}
+
 void check_usage(const TranslateOptions& options) {
+  if (options.out == "-") throw UsageError("--out names a file: leave it away for the standard output");
+  for (const std::string& file : options.files)
+    if (is_same_file(file, options.out)) throw UsageError(fmt::format("--out names '{}', which is to be translated", file));
   if (options.po.empty()) {
     if (options.in_place) throw UsageError("--in-place belongs to --po");
     return;
@@ -355,9 +390,7 @@ void check_usage(const TranslateOptions& options) {
   if (options.in_place && options.po == "-") throw UsageError("--in-place cannot replace the standard input: give --out FILE");
   if (options.in_place && text::is_packed(options.po))
     throw UsageError(fmt::format("--in-place does not pack: unpack '{}' first, or give --out FILE", options.po));
-  std::error_code ignored;
-  if (!options.out.empty() && std::filesystem::equivalent(options.po, options.out, ignored))
-    throw UsageError("--out names the catalogue itself: say --in-place to replace it");
+  if (is_same_file(options.po, options.out)) throw UsageError("--out names the catalogue itself: say --in-place to replace it");
 }
 
 int run_translate(const TranslateOptions& options) {

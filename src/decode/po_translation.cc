@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "text/format_codes.h"
 #include "text/hot_keys.h"
@@ -13,9 +14,76 @@ namespace hinge::decode {
 namespace {
 
 constexpr std::string_view kSpaces = " \t\r";
+constexpr size_t kWrapWidth = 60;  // a line that has no room for one more word within it was ended because it is full
 
 // "- ", "* ", "• " begin an item of a list.
 bool begins_item(std::string_view line) { return line.starts_with("- ") || line.starts_with("* ") || line.starts_with("\xE2\x80\xA2 "); }
+
+// Whether a line was wrapped, so that `next` goes on with it: it is full, or `next` goes on in the middle of a sentence.
+bool goes_on_with(std::string_view line, std::string_view next) {
+  const size_t word = text::count_code_points(next.substr(0, next.find(' ')));
+  if (text::count_code_points(line) + 1 + word > kWrapWidth) return true;
+  const char32_t first = text::to_code_points(next).front();
+  return text::is_letter(first) && !text::is_capital(first) && std::string_view(".:!?").find(line.back()) == std::string_view::npos;
+}
+
+struct Gap {
+  size_t begin, end;
+};
+
+// The first place from `from` on where a line is divided: a tab, or several spaces, but not those that some put between sentences.
+Gap find_gap(std::string_view line, size_t from) {
+  for (size_t begin = line.find_first_of(" \t", from); begin != std::string_view::npos;) {
+    const size_t end = std::min(line.find_first_not_of(" \t", begin), line.size());
+    const bool tab = line.substr(begin, end - begin).find('\t') != std::string_view::npos;
+    const bool between_sentences = begin > 0 && std::string_view(".:!?").find(line[begin - 1]) != std::string_view::npos;
+    if (tab || (end - begin > 1 && !between_sentences)) return {begin, end};
+    begin = line.find_first_of(" \t", end);
+  }
+  return {line.size(), line.size()};
+}
+
+// "-a, --all", in front of what it means.
+bool is_option(std::string_view text) { return text.size() > 1 && text[0] == '-' && text[1] != ' '; }
+
+// "Ctrl+O", "F5"
+bool is_shortcut(std::string_view text) {
+  if (text.find(' ') != std::string_view::npos) return false;
+  if (text.size() > 1 && text[0] == 'F') return text.find_first_not_of("0123456789", 1) == std::string_view::npos;
+  const auto begins = [&](std::string_view key) {
+    return text.starts_with(key) && text.size() > key.size() && (text[key.size()] == '+' || text[key.size()] == '-');
+  };
+  return begins("Ctrl") || begins("Alt") || begins("Shift") || begins("Cmd") || begins("Meta") || begins("Super");
+}
+
+// Puts line ends in the place of spaces, so that lines have at most `width` characters if their words let them.
+std::string wrapped(const std::string& text, size_t width) {
+  std::string lines;
+  size_t length = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = std::string_view(text).substr(begin, end - begin);
+    const size_t more = text::count_code_points(word);
+    if (begin > 0) {
+      const bool fits = length + 1 + more <= width;
+      lines += fits ? ' ' : '\n';
+      length = fits ? length + 1 : 0;
+    }
+    lines += word;
+    length += more;
+    begin = end + 1;
+  }
+  return lines;
+}
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+  return text;
+}
+
+bool has_control_code(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; });
+}
 
 // What is translated: every text once.
 class TextList {
@@ -37,6 +105,9 @@ struct Form {
   text::HotKey key;  // of a message of one part
   MessageParts parts;
   std::vector<std::optional<size_t>> numbers;  // of the parts in the list of texts; none: the part has no words and stays as it is
+  bool doubles_apostrophes = false;            // as Java does in messages with codes
+
+  std::string written(const std::string& text) const { return doubles_apostrophes ? replaced(text, "'", "''") : text; }
 };
 
 Form take_apart(const std::string& source, const text::FormatSyntax& format, TextList& list) {
@@ -51,10 +122,11 @@ Form take_apart(const std::string& source, const text::FormatSyntax& format, Tex
     unchanged.parts.before = {source};
     return unchanged;
   }
+  form.doubles_apostrophes = format.quotes && !text::find_format_codes(source, format).empty();
   for (std::string& text : form.parts.texts) {
     form.numbers.emplace_back();
     if (!text::has_words(text, format)) continue;
-    text = text::collapse_spaces(text);
+    text = text::collapse_spaces(form.doubles_apostrophes ? replaced(text, "''", "'") : text);
     form.numbers.back() = list.number_of(text);
   }
   return form;
@@ -62,11 +134,14 @@ Form take_apart(const std::string& source, const text::FormatSyntax& format, Tex
 
 using TextTranslations = std::vector<std::vector<std::string>>;
 
-// The first that has the codes of its source, else the first; "" if there is none.
-std::string best_of(const std::vector<std::string>& translations, const std::string& source, const text::FormatSyntax& format) {
-  const auto right = [&](const std::string& one) { return !text::strip(one).empty() && text::same_format_codes(source, one, format); };
+// Of part's translations the first that has the codes of its source, else the first; "" if there is none.
+std::string best_of(const std::vector<std::string>& translations, const Form& form, size_t part, const text::FormatSyntax& format) {
+  const std::string source = form.written(form.parts.texts[part]);
+  const auto right = [&](const std::string& one) {
+    return !text::strip(one).empty() && text::same_format_codes(source, form.written(one), format);
+  };
   const auto found = std::find_if(translations.begin(), translations.end(), right);
-  return found != translations.end() ? *found : translations.empty() ? "" : translations[0];
+  return form.written(found != translations.end() ? *found : translations.empty() ? "" : translations[0]);
 }
 
 std::string with_hot_key(const std::string& label, const text::HotKey& key, const text::FormatSyntax& format) {
@@ -79,13 +154,21 @@ std::string with_hot_key(const std::string& label, const text::HotKey& key, cons
 std::string put_together(const Form& form, const TextTranslations& translations, const text::FormatSyntax& format) {
   std::string whole;
   for (size_t part = 0; part < form.numbers.size(); ++part) {
-    const std::string& source = form.parts.texts[part];
     const std::optional<size_t> number = form.numbers[part];
-    const std::string chosen = number ? best_of(translations.at(*number), source, format) : source;
+    std::string chosen = number ? best_of(translations.at(*number), form, part, format) : form.parts.texts[part];
     if (text::strip(chosen).empty()) return "";
-    whole += form.parts.before[part] + with_hot_key(chosen, form.key, format);
+    chosen = with_hot_key(chosen, form.key, format);
+    if (const size_t width = form.parts.widths[part]; width > 0) {
+      const std::string lines = wrapped(chosen, width);
+      if (text::same_format_codes(chosen, lines, format)) chosen = lines;  // a name within a code may have spaces
+    }
+    whole += form.parts.before[part] + chosen;
   }
   return whole + form.parts.before.back();
+}
+
+bool has_control_codes(const Form& form) {
+  return std::any_of(form.parts.texts.begin(), form.parts.texts.end(), has_control_code);
 }
 
 bool is_too_long(const Form& form, const TextTranslations& translations) {
@@ -98,27 +181,43 @@ bool is_too_long(const Form& form, const TextTranslations& translations) {
 MessageParts split_message(const std::string& message) {
   MessageParts parts;
   std::string before;
-  bool goes_on = false;  // the line before this one had text
+  std::string_view previous;  // the line before this one, if it ended with a text
   for (size_t begin = 0; begin < message.size();) {
     const size_t end = std::min(message.find('\n', begin), message.size());
     const std::string_view line = std::string_view(message).substr(begin, end - begin);
     const size_t first = line.find_first_not_of(kSpaces);
     if (first == std::string_view::npos) {
       before += line;
-      goes_on = false;
+      previous = {};
     } else {
       const size_t last = line.find_last_not_of(kSpaces) + 1;
       const std::string_view text = line.substr(first, last - first);
-      if (goes_on && first == 0 && !begins_item(text)) {
+      if (!previous.empty() && first == 0 && !begins_item(text) && find_gap(text, 0).begin == text.size() && goes_on_with(previous, text)) {
+        const size_t width = std::max(text::count_code_points(previous), text::count_code_points(text));
         parts.texts.back() += ' ';
         parts.texts.back() += text;
+        parts.widths.back() = std::max(parts.widths.back(), width);
         before.clear();  // the line end that has become a space
       } else {
-        parts.before.push_back(before + std::string(line.substr(0, first)));
-        parts.texts.emplace_back(text);
+        before += line.substr(0, first);
+        bool behind_tab = false;
+        for (size_t at = 0; at < text.size();) {
+          const Gap gap = find_gap(text, at);
+          const std::string_view piece = text.substr(at, gap.begin - at), space = text.substr(gap.begin, gap.end - gap.begin);
+          if ((is_option(piece) && !space.empty()) || (behind_tab && is_shortcut(piece))) {
+            before += piece;
+          } else {
+            parts.before.push_back(std::exchange(before, ""));
+            parts.texts.emplace_back(piece);
+            parts.widths.push_back(0);
+          }
+          before += space;
+          behind_tab = space.find('\t') != std::string_view::npos;
+          at = gap.end;
+        }
       }
-      before = line.substr(last);
-      goes_on = true;
+      previous = before.empty() ? line.substr(0, last) : std::string_view();
+      before += line.substr(last);
     }
     if (end < message.size()) before += '\n';
     begin = end + 1;
@@ -142,23 +241,31 @@ PoReport fill_po(text::PoFile& file, const TranslateTexts& translate) {
   const TextTranslations translations = translate(list.texts());
 
   for (size_t i = 0; i < entries.size(); ++i) {
-    const int64_t line = entries[i].line;
+    const auto entry = static_cast<int64_t>(i);
     if (forms[i].empty()) {
-      report.names_translators.push_back(line);
+      report.names_translators.push_back(entry);
+      continue;
+    }
+    if (std::any_of(forms[i].begin(), forms[i].end(), has_control_codes)) {
+      report.control_codes.push_back(entry);
       continue;
     }
     if (std::any_of(forms[i].begin(), forms[i].end(), [&](const Form& form) { return is_too_long(form, translations); })) {
-      report.too_long.push_back(line);
+      report.too_long.push_back(entry);
       continue;
     }
     std::vector<std::string> filled;
     for (const Form& form : forms[i]) filled.push_back(put_together(form, translations, entries[i].format()));
     switch (file.fill(i, filled)) {
       case text::PoFilled::filled: ++report.filled; break;
-      case text::PoFilled::format_codes_differ: report.format_codes_differ.push_back(line); break;
-      case text::PoFilled::empty: report.untranslated.push_back(line); break;
+      case text::PoFilled::format_codes_differ: report.format_codes_differ.push_back(entry); break;
+      case text::PoFilled::empty: report.untranslated.push_back(entry); break;
     }
   }
+  const std::vector<int64_t> lines = file.lines();
+  for (std::vector<int64_t>* const numbers : {&report.format_codes_differ, &report.too_long, &report.untranslated,
+                                              &report.names_translators, &report.control_codes})
+    for (int64_t& number : *numbers) number = lines.at(static_cast<size_t>(number));
   return report;
 }
 

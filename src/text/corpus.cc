@@ -35,6 +35,18 @@ std::vector<Encoded> encode(const ParallelText& text, const Vocabulary& vocabula
   return encoded;
 }
 
+// The sentences of a document are put one behind the other as they were encoded.
+void require_spaces(const std::vector<Encoded>& encoded, const Vocabulary& vocabulary) {
+  constexpr std::string_view kSpace = "\u2581";
+  for (const auto& [source, target] : encoded) {
+    if (source.empty() || source.front() == vocabulary.unk()) continue;
+    if (vocabulary.piece(source.front()).starts_with(kSpace) || vocabulary.piece(source.back()).ends_with(kSpace)) return;
+    throw std::runtime_error(
+        "corpus: this vocabulary puts no space in front of a sentence (SentencePiece's add_dummy_prefix is off), so that the sentences of "
+        "documents would run together: give a data.vocabulary_file that does, or none");
+  }
+}
+
 }  // namespace
 
 Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const CorpusOptions& options)
@@ -49,6 +61,7 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
   const auto room = static_cast<size_t>(most - 1);  // the rest is for eos, or bos
 
   std::vector<Encoded> encoded = encode(text, vocabulary);
+  if (documents) require_spaces(encoded, vocabulary);
   size_t at = 0;  // of encoded
   for (size_t d = 0; d < text.documents.size(); ++d) {
     const std::vector<Pair>& pairs = text.documents[d].pairs;
@@ -64,7 +77,7 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
     for (size_t p = 0; p < pairs.size(); ++p) {
       auto& [from, to] = encoded[at++];
       if (std::max(from.size(), to.size()) > room) {
-        ++skipped_[options.over_long == "drop" ? "over-long" : "cut"];
+        ++(options.over_long == "drop" ? skipped_["over-long"] : cut_);
         close(p);
         if (options.over_long == "drop") {
           close(p + 1);

@@ -32,7 +32,8 @@ class Corpus {
   int32_t eos() const { return eos_; }
   int64_t source_tokens() const { return source_offsets_.back(); }
   int64_t target_tokens() const { return target_offsets_.back() + size(); }
-  const Counts& skipped() const { return skipped_; }  // pairs left out or cut, by reason
+  const Counts& skipped() const { return skipped_; }  // pairs left out, by reason
+  int64_t cut() const { return cut_; }                // pairs of which a side was truncated
 
   // The pairs of `text` that make up item i: those of one document, from `first` on.
   struct Place {
@@ -55,6 +56,7 @@ class Corpus {
   std::vector<Place> places_;
   std::vector<std::string> documents_;  // their names
   Counts skipped_;
+  int64_t cut_ = 0;
 };
 
 // The source and target texts of an item, sentences joined by a space: what is translated, and what a translation is scored against.

@@ -1,4 +1,4 @@
-// A scanner for the format codes of C, gcc, Python, Perl, Qt, Java, C# and shells.
+// A scanner for the format codes of C, gcc, Python, Perl, Ruby, Qt, Boost, Java, C#, Lisp and shells.
 #include "text/format_codes.h"
 
 #include <fmt/format.h>
@@ -20,6 +20,10 @@ class Scanner {
 
   std::vector<FormatCode> scan() {
     while (at_ < text_.size()) {
+      if (syntax_.quotes && text_[at_] == '\'') {
+        at_ = std::min(text_.find('\'', at_ + 1), text_.size() - 1) + 1;
+        continue;
+      }
       const size_t begin = at_;
       std::string meaning;
       if (text_[at_] == '%')
@@ -28,6 +32,8 @@ class Scanner {
         meaning = braces();
       else if (text_[at_] == '$' && syntax_.shell)
         meaning = variable();
+      else if (text_[at_] == '~' && syntax_.tildes)
+        meaning = tilde();
       if (meaning.empty())
         at_ = begin + 1;
       else
@@ -57,10 +63,15 @@ class Scanner {
   std::string percent() {
     const size_t sign = at_++;
     if (peek() == '%') return ++at_, "%%";
+    if (syntax_.boost) {
+      if (std::string meaning = boost_code(); !meaning.empty()) return meaning;
+      at_ = sign + 1;
+    }
     const bool localised = peek() == 'L' && is_ascii_digit(peek(1));  // Qt: %L1 is %1 in the user's language
     if (!localised && !(syntax_.qt && is_ascii_digit(peek()))) {
       const Numbering before = arguments_;
-      if (std::string meaning = peek() == '(' ? named() : printf_code(); !meaning.empty()) return meaning;
+      const bool enclosed = peek() == '(' || (syntax_.ruby && peek() == '<');
+      if (std::string meaning = enclosed ? named() : printf_code(); !meaning.empty()) return meaning;
       arguments_ = before;
     }
     at_ = sign + (localised ? 2 : 1);
@@ -70,9 +81,24 @@ class Scanner {
     return syntax_.percent ? "%" : "";
   }
 
-  // %(name)s
+  // %N% and %|...|
+  std::string boost_code() {
+    if (peek() == '|') {
+      const size_t close = text_.find('|', at_ + 1);
+      if (close == std::string_view::npos) return "";
+      const std::string_view inside = text_.substr(at_, close + 1 - at_);
+      at_ = close + 1;
+      return fmt::format("%{}", inside);
+    }
+    const std::string_view number = digits();
+    if (number.empty() || peek() != '%') return "";
+    ++at_;
+    return fmt::format("%{}%", number);
+  }
+
+  // %(name)s, and Ruby's %<name>s
   std::string named() {
-    const size_t close = text_.find(')', at_);
+    const size_t close = text_.find(peek() == '(' ? ')' : '>', at_);
     if (close == std::string_view::npos) return "";
     const std::string name(text_.substr(at_, close + 1 - at_));
     if (name.find_first_of(syntax_.spaced_names ? "%\n" : " %\n") != std::string::npos) return "";
@@ -169,6 +195,16 @@ class Scanner {
     if (name.empty() || (enclosed && peek() != '}')) return "";
     if (enclosed) ++at_;
     return fmt::format("${}", name);
+  }
+
+  // ~, parameters, one character; counted, as the arguments are taken one by one.
+  std::string tilde() {
+    ++at_;
+    while (is_ascii_digit(peek()) || (peek() != '\0' && is_one_of(peek(), ",:@#+-v'"))) at_ += peek() == '\'' ? 2 : 1;
+    if (at_ >= text_.size()) return "";
+    const char directive = text_[at_++];
+    if (is_one_of(directive, "%&|~\n")) return fmt::format("~{}", directive);  // takes no argument
+    return fmt::format("{}~{}", ++arguments_.count, directive >= 'A' && directive <= 'Z' ? static_cast<char>(directive + 32) : directive);
   }
 
   std::string_view text_;

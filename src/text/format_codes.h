@@ -1,5 +1,5 @@
-// The places in a program's message that it fills in at run time: %s, %2$d, %(name)s, {name}, Qt's %1, a shell's $name. A translation must
-// hold the same.
+// The places in a program's message that it fills in at run time: %s, %2$d, %(name)s, {name}, Qt's %1, a shell's $name, Lisp's ~a. A
+// translation must hold the same.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,11 @@ struct FormatSyntax {
   bool spaced_names = false;  // Python: %(total count)d
   bool qt = false;            // Qt and KDE: "%1s" is %1 and an s
   bool commas = false;        // Java and C#: {0,number}, {0,10}
+  bool quotes = false;        // Java: what is between apostrophes is text, '{', and an apostrophe is ''
   bool shell = false;         // $name, ${name}
+  bool ruby = false;          // %<name>s
+  bool boost = false;         // %1%, %|1$5|
+  bool tildes = false;        // Lisp and Scheme: ~a, ~5d, ~%
 };
 
 std::vector<FormatCode> find_format_codes(std::string_view text, const FormatSyntax& syntax = {});

@@ -23,6 +23,7 @@ int hex_value(char c) {
   return -1;
 }
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kEscapes = "ntrabfv\\\"", kEscaped = "\n\t\r\a\b\f\v\\\"";
 
 // Between quotation marks.
@@ -93,16 +94,6 @@ bool has_small_letter(std::u32string_view text) {
   return std::any_of(text.begin(), text.end(), [](char32_t c) { return upper_case(c) != c; });
 }
 
-// Up to five words of letters, digits, and hyphens, underscores and colons within ("keyboard label", "calendar:week"), not all in capitals.
-bool may_be_context(std::u32string_view text) {
-  constexpr auto kMostGaps = 4;
-  const auto allowed = [](char32_t c) { return is_letter(c) || is_digit(c) || c == ' ' || c == '-' || c == '_' || c == ':'; };
-  const auto has = [&](std::u32string_view part) { return text.find(part) != std::u32string_view::npos; };
-  const bool words = !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), allowed);
-  const bool sentence = has(U": ") || has(U" -") || has(U"  ") || text.ends_with(U':') || text.ends_with(U' ');
-  return words && !sentence && std::count(text.begin(), text.end(), U' ') <= kMostGaps && has_small_letter(text);
-}
-
 // "Verb|Open" is "Open": before there was msgctxt, programs put a context in front of a message (glib's Q_() cuts it off where there is no
 // translation). Other messages have bars too, which mostly stand between alternatives, as in "[-a|-b]", "start|stop", "FILE|DIR" or
 // "one | two". So it is a context only if the bar is the only one, may_be_context() is true of what is before it, and what is behind it
@@ -110,11 +101,10 @@ bool may_be_context(std::u32string_view text) {
 std::string without_context(const std::string& id) {
   const size_t bar = id.find('|');
   if (bar == std::string::npos || id.find('|', bar + 1) != std::string::npos) return id;
-  const std::u32string before = to_code_points(std::string_view(id).substr(0, bar)),
-                       behind = to_code_points(std::string_view(id).substr(bar + 1));
+  const std::u32string behind = to_code_points(std::string_view(id).substr(bar + 1));
   const size_t first = behind.starts_with(U'_') || behind.starts_with(U'&') ? 1 : 0;
   const bool label = behind.size() > first && is_capital(behind[first]) && has_small_letter(behind);
-  return label && may_be_context(before) ? id.substr(bar + 1) : id;
+  return label && may_be_context(std::string_view(id).substr(0, bar)) ? id.substr(bar + 1) : id;
 }
 
 }  // namespace
@@ -125,6 +115,16 @@ bool names_translators(const std::string& id, const std::string& context) {
   return ids.contains(id) || kde.contains(context) || kde.contains(id);
 }
 
+bool may_be_context(std::string_view text) {
+  constexpr auto kMostGaps = 4;
+  const std::u32string points = to_code_points(text);
+  const auto allowed = [](char32_t c) { return is_letter(c) || is_digit(c) || c == ' ' || c == '-' || c == '_' || c == ':'; };
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  const bool words = !points.empty() && is_letter(points.front()) && std::all_of(points.begin(), points.end(), allowed);
+  const bool sentence = has(": ") || has(" -") || has("  ") || text.ends_with(':') || text.ends_with(' ');
+  return words && !sentence && std::count(text.begin(), text.end(), ' ') <= kMostGaps && has_small_letter(points);
+}
+
 bool PoEntry::has_flag(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
 
 FormatSyntax PoEntry::format() const {
@@ -133,13 +133,17 @@ FormatSyntax PoEntry::format() const {
                                                 "php-format",  "awk-format",   "gcc-internal-format",  "gfc-internal-format",
                                                 "lua-format",  "tcl-format",   "object-pascal-format", "javascript-format",
                                                 "ruby-format", "elisp-format", "librep-format",        "boost-format",
-                                                "ycp-format"};
+                                                "ycp-format",  "java-printf-format"};
   return {.percent = std::any_of(flags.begin(), flags.end(), [](const std::string& flag) { return percent.contains(flag); }),
           .numbered = !has_flag("python-format") && !has_flag("lua-format") && !has_flag("object-pascal-format"),
           .spaced_names = has_flag("python-format"),
           .qt = has_flag("qt-format") || has_flag("qt-plural-format") || has_flag("kde-format"),
           .commas = has_flag("java-format") || has_flag("csharp-format"),
-          .shell = has_flag("sh-format")};
+          .quotes = has_flag("java-format"),
+          .shell = has_flag("sh-format"),
+          .ruby = has_flag("ruby-format"),
+          .boost = has_flag("boost-format"),
+          .tildes = has_flag("lisp-format") || has_flag("scheme-format")};
 }
 
 struct PoFile::Parsed {
@@ -151,6 +155,8 @@ struct PoFile::Parsed {
 
 PoFile::PoFile(std::string text, const std::string& name) : text_(std::move(text)), name_(name) {
   if (const size_t end = text_.find('\n'); end != std::string::npos && end > 0 && text_[end - 1] == '\r') line_end_ = "\r\n";
+  if (text_.find('\n') == std::string::npos && text_.find('\r') != std::string::npos)
+    throw TextError(name_, 0, "has line ends of a single CR, which gettext's tools do not read either; convert them: tr '\\r' '\\n'");
   std::vector<Parsed> parsed = parse();
   for (const Parsed& one : parsed)
     if (one.entry.id.empty() && one.entry.context.empty()) read_header(one);
@@ -159,7 +165,9 @@ PoFile::PoFile(std::string text, const std::string& name) : text_(std::move(text
     if (one.entry.id.empty()) continue;
     ++messages_;
     if (one.forms.empty()) throw TextError(name_, one.places.line, "has a msgid, but no msgstr follows it; check the file by msgfmt -c");
-    if (!std::all_of(one.forms.begin(), one.forms.end(), [](const std::string& form) { return form.empty(); })) continue;
+    const auto empty = std::count(one.forms.begin(), one.forms.end(), "");
+    if (empty > 0 && empty < std::ssize(one.forms)) ++partly_translated_;
+    if (empty < std::ssize(one.forms)) continue;
     one.entry.line = one.places.line;
     one.entry.sources = sources(one.entry, one.forms.size());
     entries_.push_back(std::move(one.entry));
@@ -175,13 +183,16 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
   std::string* open = nullptr;     // the string that a line in quotation marks goes on
   bool open_is_form = false;
   const auto finish = [&] {
+    for (const Span& form : current.places.forms)
+      if (form.end == 0)
+        throw TextError(name_, current.places.line, "is an entry with a msgstr without a string; check the file by msgfmt -c");
     if (current.has_id) all.push_back(std::move(current));
     current = {};
     previous = {};
     open = nullptr;
   };
 
-  size_t begin = text_.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+  size_t begin = has_byte_order_mark() ? kByteOrderMark.size() : 0;
   for (int64_t number = 1; begin < text_.size(); ++number) {
     const size_t end = std::min(text_.find('\n', begin), text_.size()), next = std::min(end + 1, text_.size());
     size_t at = begin;
@@ -216,7 +227,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
 
     skip_spaces();
     if (at == end) {
-      open = nullptr;
+      // blank lines are allowed everywhere
     } else if (text_[at] == '#') {
       if (current.has_id) finish();
       if (rest().starts_with("#~")) {
@@ -262,7 +273,6 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
       open = &current.forms.back();
       open_is_form = true;
       strings();
-      if (current.places.forms.back().end == 0) fail("has a msgstr without a string; check the file by msgfmt -c");
     } else if (keyword("domain")) {
       finish();
     } else {
@@ -300,7 +310,8 @@ std::vector<std::string> PoFile::sources(const PoEntry& entry, size_t forms) con
   std::vector<std::string> texts;
   const size_t one = plurals_.form(1);
   const bool as_good = plurals_.singular_is_one() || same_format_codes(entry.id, entry.plural, entry.format());
-  for (size_t i = 0; i < forms; ++i) texts.push_back(i == one && as_good && plurals_.form(5) != one ? entry.id : entry.plural);
+  const bool of_one = forms > 1 && as_good && plurals_.form(5) != one;  // the form of 1 is translated from the text for one thing
+  for (size_t i = 0; i < forms; ++i) texts.push_back(of_one && i == one ? entry.id : entry.plural);
   return texts;
 }
 
@@ -313,6 +324,10 @@ PoFilled PoFile::fill(size_t i, const std::vector<std::string>& translations) {
   fillings_[i] = {};
   for (size_t form = 0; form < translations.size(); ++form) {
     const std::string& source = entry.sources[form];
+    if (strip(source).empty()) {
+      filling.push_back(source);
+      continue;
+    }
     if (strip(translations[form]).empty()) return PoFilled::empty;
     if (!same_format_codes(source, translations[form], entry.format())) return PoFilled::format_codes_differ;
     filling.push_back(with_ends_of(source, translations[form]));
@@ -321,26 +336,55 @@ PoFilled PoFile::fill(size_t i, const std::vector<std::string>& translations) {
   return PoFilled::filled;
 }
 
-std::string PoFile::text() const {
-  std::string filled;
-  size_t copied = 0;
-  const auto replace = [&](size_t begin, size_t end, const std::string& by) {  // called from the front to the back
-    filled += text_.substr(copied, begin - copied);
-    filled += by;
-    copied = end;
-  };
+bool PoFile::has_byte_order_mark() const { return text_.starts_with(kByteOrderMark); }
+
+// What is put in the place of a part of the text.
+struct PoFile::Change {
+  Span place;
+  std::string by;
+};
+
+// From the front to the back.
+std::vector<PoFile::Change> PoFile::changes() const {
+  std::vector<Change> all;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const std::vector<std::string>& filling = fillings_[i];
     const Places& places = places_[i];
     if (filling.empty()) continue;
     if (!entries_[i].has_flag("fuzzy")) {
       const size_t at = places.flags ? *places.flags : places.new_flags.value();
-      replace(at, at, !places.flags ? "#, fuzzy" + line_end_ : entries_[i].flags.empty() ? " fuzzy" : " fuzzy,");
+      all.push_back({{at, at}, !places.flags ? "#, fuzzy" + line_end_ : entries_[i].flags.empty() ? " fuzzy" : " fuzzy,"});
     }
-    for (size_t form = 0; form < filling.size(); ++form)
-      replace(places.forms[form].begin, places.forms[form].end, quote_lines(filling[form], line_end_));
+    for (size_t form = 0; form < filling.size(); ++form) all.push_back({places.forms[form], quote_lines(filling[form], line_end_)});
+  }
+  return all;
+}
+
+std::string PoFile::text() const {
+  std::string filled;
+  size_t copied = 0;
+  for (const Change& change : changes()) {
+    filled += text_.substr(copied, change.place.begin - copied);
+    filled += change.by;
+    copied = change.place.end;
   }
   return filled + text_.substr(copied);
+}
+
+std::vector<int64_t> PoFile::lines() const {
+  const std::vector<Change> all = changes();
+  std::vector<int64_t> numbers;
+  int64_t added = 0;
+  size_t next = 0;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    for (; next < all.size() && all[next].place.begin < places_[i].forms.front().begin; ++next) {
+      const auto [begin, end] = all[next].place;
+      added += std::count(all[next].by.begin(), all[next].by.end(), '\n');
+      added -= std::count(text_.begin() + static_cast<std::ptrdiff_t>(begin), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+    }
+    numbers.push_back(entries_[i].line + added);
+  }
+  return numbers;
 }
 
 std::string with_ends_of(std::string_view source, std::string_view translation) {
@@ -351,5 +395,13 @@ std::string with_ends_of(std::string_view source, std::string_view translation) 
 }
 
 std::string language_of(std::string_view locale) { return lower_case(locale.substr(0, locale.find_first_of("_-@."))); }
+
+std::string variant_of(std::string_view locale) {
+  const size_t begin = std::min(locale.find_first_of("_-@."), locale.size());
+  std::string variant = lower_case(locale.substr(begin));
+  if (const size_t dot = variant.find('.'); dot != std::string::npos) variant.erase(dot, std::min(variant.find('@'), variant.size()) - dot);
+  if (variant.starts_with('-')) variant[0] = '_';
+  return variant;
+}
 
 }  // namespace hinge::text

@@ -314,6 +314,12 @@ TEST_F(Translation, BadInputIsNamedWithItsLine) {
   EXPECT_FALSE(fs::exists(path("never")));
   EXPECT_EQ(run("translate " + path("run") + " " + path("nothing.en")), 1);
   EXPECT_TRUE(complains("nothing.en")) << err_;
+  put("own.en", "one\n");
+  EXPECT_EQ(run("translate " + path("run") + " " + path("own.en") + " --out " + path("../") + folder_.filename().string() + "/own.en"), 2);
+  EXPECT_TRUE(complains("own.en', which is to be translated")) << err_;
+  EXPECT_EQ(read("own.en"), "one\n");
+  EXPECT_EQ(run("translate " + path("run") + " " + path("own.en") + " --out -"), 2);
+  EXPECT_TRUE(complains("standard output")) << err_;
   EXPECT_EQ(run_with("one\n", "translate " + path("nowhere")), 1);
   EXPECT_TRUE(complains("nowhere") && complains("not a run")) << err_;
   EXPECT_EQ(run_with("one\n", "translate " + path("run") + " --out " + path("no/such/folder")), 1);
@@ -339,6 +345,9 @@ TEST_F(Translation, OfDocumentsKeepsTheirLines) {
     first = source.empty();
   }
   EXPECT_EQ(heads, 8U);
+  put("first.en", "one\n"), put("second.en", "two\n");
+  ASSERT_EQ(run("translate " + path("documents") + " " + path("first.en") + " " + path("second.en") + " --document --beam 1"), 0) << err_;
+  EXPECT_TRUE(complains("2 parts of documents")) << "a file ends a document\n" << err_;
   ASSERT_EQ(run("score " + path("documents.de") + " " + path("test.de") + " --document"), 0) << err_;
   EXPECT_EQ(run("translate " + path("run") + " " + path("test.en") + " --document"), 2);
   EXPECT_TRUE(complains("single sentences")) << err_;
@@ -510,6 +519,25 @@ TEST_F(Translation, CtrlCLeavesFilesAsTheyWere) {
   EXPECT_TRUE(complains(" texts were translated; " + path("stopped/x.po") + " was not written\n")) << err_;
   EXPECT_EQ(read("stopped/x.po"), catalogue);
   EXPECT_FALSE(is_writing("stopped"));
+}
+
+TEST_F(Translation, InPlaceLosesNoWorkOfOthers) {
+  fs::create_directory(path("edited"));
+  std::string catalogue = "msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=UTF-8\\n\"\n";
+  for (const std::string& a : kWords)
+    for (const std::string& b : kWords)
+      for (const std::string& c : kWords) catalogue += "\nmsgid \"" + a + " " + b + " " + c + "\"\nmsgstr \"\"\n";
+  put("edited/x.po", catalogue);
+  StartedHinge hinge({"translate", path("run"), "--po", path("edited/x.po"), "--in-place", "--batch", "1"}, path("err"));
+  while (!hinge.ended() && !is_writing("edited")) {
+  }
+  const std::string edited = "# saved by a person\n" + catalogue;
+  put("edited/x.po", edited);
+  EXPECT_EQ(hinge.wait(), 1);
+  err_ = read("err");
+  EXPECT_TRUE(complains("edited/x.po was changed by another program meanwhile")) << err_;
+  EXPECT_EQ(read("edited/x.po"), edited);
+  EXPECT_FALSE(is_writing("edited"));
 }
 
 TEST_F(Translation, HasAPromptOnATerminal) {

@@ -181,7 +181,18 @@ TEST(PoTranslation, MessagesKeepTheirShape) {
   EXPECT_EQ(joined(split_message("one line")), "<one line>");
   EXPECT_EQ(joined(split_message("a long\nline that\nis wrapped\n")), "<a long line that is wrapped>\n");
   EXPECT_EQ(joined(split_message("first\n\nsecond\nmore\n")), "<first>\n\n<second more>\n");
-  EXPECT_EQ(joined(split_message("Usage: x\n  -a  all\n  -b  both\n")), "<Usage: x>\n  <-a  all>\n  <-b  both>\n");
+  EXPECT_EQ(joined(split_message("Usage: x\n  -a  all\n  -b,  --both\n")), "<Usage: x>\n  -a  <all>\n  -b,  <--both>\n");
+  EXPECT_EQ(joined(split_message("Host: %s\nPort: %d\n")), "<Host: %s>\n<Port: %d>\n") << "each line is by itself";
+  EXPECT_EQ(joined(split_message("Is done.\nand more")), "<Is done.>\n<and more>");
+  EXPECT_EQ(joined(split_message("Name\tSize \t Date")), "<Name>\t<Size> \t <Date>");
+  EXPECT_EQ(joined(split_message("&Open\tCtrl+O")), "<&Open>\tCtrl+O");
+  EXPECT_EQ(joined(split_message("Help\tF1")), "<Help>\tF1");
+  EXPECT_EQ(joined(split_message("Help\tForm\nCtrl+O")), "<Help>\t<Form>\n<Ctrl+O>");
+  EXPECT_EQ(joined(split_message("One.  Two.   Three  four")), "<One.  Two.   Three>  <four>") << "gaps between sentences are none";
+  EXPECT_EQ(joined(split_message("- an item")), "<- an item>");
+  const std::string full = "This line has more than fifty characters, so it may be full", next = "Then comes another.";
+  EXPECT_EQ(joined(split_message(full + "\n" + next)), "<" + full + " " + next + ">");
+  EXPECT_EQ(split_message(full + "\n" + next + "\n\nx").widths, (std::vector<size_t>{full.size(), 0}));
   EXPECT_EQ(joined(split_message("things:\n- one\n- two\nof them")), "<things:>\n<- one>\n<- two of them>");
   EXPECT_EQ(joined(split_message("\n\n x \n")), "\n\n <x> \n");
   EXPECT_EQ(joined(split_message("\n")), "\n");
@@ -189,7 +200,39 @@ TEST(PoTranslation, MessagesKeepTheirShape) {
 
   text::PoFile file(header() + "msgid \"\"\n\"Usage: x\\n\"\n\"  -a   all\\n\"\nmsgstr \"\"\n", "x.po");
   fill_po(file, capitals);
-  EXPECT_NE(file.text().find("msgstr \"\"\n\"USAGE: X\\n\"\n\"  -A ALL\\n\"\n"), std::string::npos) << file.text();
+  EXPECT_NE(file.text().find("msgstr \"\"\n\"USAGE: X\\n\"\n\"  -a   ALL\\n\"\n"), std::string::npos) << file.text();
+}
+
+TEST(PoTranslation, WhatWasWrappedIsWrapped) {
+  text::PoFile file(header() + "#, python-format\nmsgid \"\"\n\"a line that\\n\"\n\"goes %(on and on)s\\n\"\nmsgstr \"\"\n\n" +
+                        "msgid \"\"\n\"first words\\n\"\n\"and others\\n\"\nmsgstr \"\"\n",
+                    "x.po");
+  fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"a line that goes %(on and on)s", "first words and others"}));
+    return std::vector<Texts>{{"x %(on and on)s y"}, {"ein paar Wörter und sehrlangeandere"}};
+  });
+  EXPECT_NE(file.text().find("msgstr \"x %(on and on)s y\\n\""), std::string::npos) << "a code stays whole\n" << file.text();
+  EXPECT_NE(file.text().find("\"ein paar\\n\"\n\"Wörter und\\n\"\n\"sehrlangeandere\\n\"\n"), std::string::npos) << file.text();
+}
+
+TEST(PoTranslation, ControlCodesAreLeftToPeople) {
+  const std::string before = header() + "msgid \"\\033[1mDone\\033[0m\"\nmsgstr \"\"\n\nmsgid \"\\r\"\nmsgstr \"\"\n\n";
+  text::PoFile file(before + "msgid \"\\a\\bx\"\nmsgstr \"\"\n", "x.po");
+  const PoReport report = fill_po(file, capitals);
+  EXPECT_EQ(report.control_codes, (std::vector<int64_t>{6, 13})) << "in the filled file";
+  EXPECT_EQ(report.filled, 1);
+}
+
+TEST(PoTranslation, ApostrophesOfJavaAreDoubled) {
+  text::PoFile file(header() + "#, java-format\nmsgid \"Can''t open {0}\"\nmsgstr \"\"\n\n#, java-format\nmsgid \"Can't\"\nmsgstr \"\"\n",
+                    "x.po");
+  const PoReport report = fill_po(file, [](const Texts& texts) {
+    EXPECT_EQ(texts, Texts({"Can't open {0}", "Can't"}));
+    return std::vector<Texts>{{"Impossible d'ouvrir {0}"}, {"C'est"}};
+  });
+  EXPECT_EQ(report.filled, 2);
+  EXPECT_NE(file.text().find("msgstr \"Impossible d''ouvrir {0}\""), std::string::npos) << file.text();
+  EXPECT_NE(file.text().find("msgstr \"C'est\""), std::string::npos) << file.text();
 }
 
 }  // namespace

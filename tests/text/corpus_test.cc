@@ -135,7 +135,8 @@ TEST(Corpus, OverLongPairs) {
   EXPECT_EQ(dropped.skipped(), (Counts{{"over-long", over}}));
   const Corpus cut(text(), vocabulary(), {.longest = 20, .over_long = "truncate"});
   EXPECT_EQ(cut.size(), text().pairs());
-  EXPECT_EQ(cut.skipped(), (Counts{{"cut", over}}));
+  EXPECT_EQ(cut.skipped(), Counts());
+  EXPECT_EQ(cut.cut(), over);
   for (const Corpus* corpus : {&dropped, &cut})
     for (int64_t i = 0; i < corpus->size(); ++i) {
       EXPECT_LE(corpus->source_length(i), 20);
@@ -193,7 +194,19 @@ TEST(Corpus, SourcesThatAModelCannotRead) {
   for (const Document& document : some.documents) EXPECT_EQ(std::count_if(document.pairs.begin(), document.pairs.end(), too_long), 0);
 }
 
-TEST(Batches, WhatDoesNotFitIsNamedOrLeftOut) {
+// The sentences of a document are divided by the space that a vocabulary puts in front of each.
+TEST(Corpus, DocumentsNeedSpaces) {
+  using std::string_literals::operator""s;
+  const std::string with = "\x1A\x0C\n\x08identity\x12\0"s, without = "\x1A\x0E\n\x08identity\x12\0\x18\0"s;  // add_dummy_prefix: false
+  std::string bytes = vocabulary().bytes();
+  ASSERT_TRUE(bytes.ends_with(with));
+  bytes.replace(bytes.size() - with.size(), with.size(), without);
+  const Vocabulary joining = Vocabulary::from_bytes(bytes, "x.model");
+  EXPECT_NO_THROW(Corpus(text(), joining, {}));
+  EXPECT_ERROR(Corpus(text(), joining, {.document_tokens = 100}), "no space in front of a sentence", "data.vocabulary_file");
+}
+
+TEST(Batches, WhatDoesNotFitIsNamed) {
   const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
   const auto length = [&](int64_t i) { return std::max(corpus->source_length(i), corpus->target_length(i)); };
   int64_t longest = 0, over = 0;

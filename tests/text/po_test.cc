@@ -1,6 +1,7 @@
 // .po files: what is empty, what is filled, and that nothing else changes. Where msgfmt is installed, it checks the results.
 #include "text/po.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "text/format_codes.h"
@@ -157,6 +158,11 @@ TEST(Po, FlagsSayWhichCodesThereAre) {
         Case{"python-format", "%s has %d", "%s: %d", "%2$d in %1$s"}, Case{"lua-format", "%s has %d", "%s: %d", "%2$d in %1$s"},
         Case{"kde-format", "%1s of %2", "%1 s von %2", "%1 s"}, Case{"qt-format", "%1d and %2", "%2 und %1 d", "%1 d"},
         Case{"java-format", "{0,number} files", "Dateien: {0,number,#}", "{0} Dateien"},
+        Case{"java-format", "file {0}", "Datei ''{0}''", "d'ouvrir {0}"}, Case{"java-format", "a '{'{0}", "{0} '{'", "a '{0}'"},
+        Case{"ruby-format", "%<name>s of %{all}", "%{all}: %<name>s", "%{all}: %<Name>s"},
+        Case{"boost-format", "%1% files of %2%", "%2%: %1% Dateien", "%1% Dateien"},
+        Case{"boost-format", "%|1$5| files", "Dateien: %|1$5|", "Dateien: %|2$5|"}, Case{"lisp-format", "~a has ~5d~%", "~a: ~5d~%", "~d: ~a~%"},
+        Case{"scheme-format", "~a files", "~a Dateien", "Dateien"},
         Case{"csharp-format", "{0,10} files", "{0} Dateien", "Dateien"}, Case{"sh-format", "open $file", "${file} öffnen", "$Datei öffnen"},
         Case{"fuzzy, python-brace-format", "{n}% done", "{n} % erledigt", "{m} % erledigt"},
         Case{"no-c-format", "100% done", "100 % erledigt", "%d erledigt"}}) {
@@ -180,6 +186,7 @@ TEST(Po, PluralsOfOtherLanguages) {
   EXPECT_EQ(sources(russian, "one file", "%d files", 3), (Sources{"%d files", "%d files", "%d files"}));
   EXPECT_EQ(sources("nplurals=2; plural=(n != 1);", "one file", "%d files", 2), (Sources{"one file", "%d files"}));
   EXPECT_EQ(sources("nplurals=1; plural=0;", "%d file", "%d files", 1), Sources{"%d files"});
+  EXPECT_EQ(sources("nplurals=INTEGER; plural=EXPRESSION;", "one file", "%d files", 1), Sources{"%d files"});
 }
 
 TEST(Po, OldContextsAreNotTranslated) {
@@ -216,6 +223,13 @@ TEST(Po, NamesOfTranslatorsAreTold) {
 }
 
 TEST(Po, NamesItsLanguage) {
+  for (const auto& [locale, variant] : {std::pair<std::string, std::string>{"de", ""},
+                                        {"de_AT", "_at"},
+                                        {"pt-BR", "_br"},
+                                        {"sr@latin", "@latin"},
+                                        {"de_AT.UTF-8@euro", "_at@euro"},
+                                        {"de.UTF-8", ""}})
+    EXPECT_EQ(variant_of(locale), variant) << locale;
   EXPECT_EQ(PoFile(kPo, "de.po").language(), "de");
   EXPECT_EQ(PoFile("msgid \"\"\nmsgstr \"Language: \\nLanguage-Team: de\\n\"\n", "x.po").language(), "");
   EXPECT_EQ(PoFile("msgid \"a\"\nmsgstr \"\"\n", "x.po").language(), "") << "no header";
@@ -254,7 +268,40 @@ TEST(Po, EscapesAndEnds) {
   EXPECT_EQ(first.text(), "#, fuzzy\nmsgctxt \"c\"\nmsgid \"a\"\nmsgstr \"b\"\n");
 }
 
+TEST(Po, LinesAreThoseOfTheFilledFile) {
+  PoFile file(kPo, "de.po");
+  const auto number_of = [&](const std::string& text, const std::string& line) {
+    return std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find(line)), '\n') + 1;
+  };
+  std::vector<int64_t> before;
+  for (const PoEntry& entry : file.empty_entries()) before.push_back(entry.line);
+  EXPECT_EQ(file.lines(), before);
+  file.fill(0, {"Kann %s nicht öffnen: %s"});
+  file.fill(1, {"Öffnen"});
+  file.fill(2, {"Erste\nzweite\ndritte"});
+  EXPECT_EQ(file.lines().at(1), number_of(file.text(), "msgid \"Open\""));
+  EXPECT_EQ(file.lines().at(3), number_of(file.text(), "msgid \"%d file\""));
+  EXPECT_EQ(file.lines().at(4), number_of(file.text(), "msgid \"Close\""));
+}
+
+TEST(Po, WhatIsUnusualButAllowed) {
+  EXPECT_EQ(PoFile(kPo, "de.po").partly_translated(), 1);
+  // Blank lines within an entry, and a string below its keyword.
+  PoFile loose("msgid\n\n\"a\"\n\n\"b\"\nmsgstr\n\"\"\n", "x.po");
+  EXPECT_EQ(loose.empty_entries().at(0).id, "ab");
+  loose.fill(0, {"c"});
+  EXPECT_EQ(loose.text(), "#, fuzzy\nmsgid\n\n\"a\"\n\n\"b\"\nmsgstr\n\"c\"\n");
+  // White space is its own translation.
+  PoFile space("msgid \" \\n\"\nmsgstr \"\"\n", "x.po");
+  EXPECT_EQ(space.fill(0, {""}), PoFilled::filled);
+  EXPECT_EQ(space.text(), "#, fuzzy\nmsgid \" \\n\"\nmsgstr \" \\n\"\n");
+  EXPECT_TRUE(PoFile("\xEF\xBB\xBFmsgid \"a\"\nmsgstr \"\"\n", "x.po").has_byte_order_mark());
+  EXPECT_FALSE(loose.has_byte_order_mark());
+}
+
 TEST(Po, Mistakes) {
+  EXPECT_ERROR(PoFile("# old\rmsgid \"a\"\rmsgstr \"\"\r", "x.po"), "x.po", "CR");
+  EXPECT_ERROR(PoFile("msgid \"a\"\nmsgstr\n\nmsgid \"b\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "without a string");
   EXPECT_ERROR(PoFile("msgid \"a\"\nmsgstr \"b\nx", "x.po"), "x.po:2: ", "quotation mark");
   EXPECT_ERROR(PoFile("msgid \"a\"\nmsgstr \"\\\"\n", "x.po"), "x.po:2: ", "quotation mark");
   EXPECT_ERROR(PoFile("msgid \"a\"\n\nhello\n", "x.po"), "x.po:3: ", "not understood");
