@@ -202,11 +202,11 @@ int run_analyze(const AnalyzeOptions& options) {
   for (const std::string& sentence : options.maps) maps.push_back(encode_map(translator, sentence));
   const text::Corpus corpus(read_data(options.data, loaded.config), loaded.vocabulary, loaded.config.data.corpus);
   const std::vector<eval::ModelPair> pairs = eval::sample_pairs(corpus, sentences);
-  const std::vector<MemoryStatistics> memories = eval::analyze_memories(*loaded.model, pairs);
 
   fs::path run = fs::path(options.model.run).lexically_normal();
   if (!run.has_filename()) run = run.parent_path();
   Folder folder(options.out.empty() ? fs::path("analysis-" + run.filename().string()) : fs::path(options.out));
+  const std::vector<MemoryStatistics> memories = eval::analyze_memories(*loaded.model, pairs);
   const std::string subtitle =
       fmt::format("{}, step {}, {} {} of {}", run.filename().string(), loaded.checkpoint.step, pairs.size(),
                   loaded.config.data.corpus.document_tokens > 0 ? "parts of documents" : "sentences", options.data);

@@ -18,6 +18,7 @@
 #include "data/check.h"
 #include "data/error.h"
 #include "data/source.h"
+#include "support/atomic_file.h"
 #include "support/config.h"
 #include "text/corpus.h"
 #include "text/source.h"
@@ -168,6 +169,10 @@ void compare_with_training(const std::string& run, const train::TranslationTrain
   }
   const train::CheckpointSearch search = train::latest_checkpoint(run);
   if (!search.found || !search.found->state.contains("text")) return;
+  if (search.found->state.contains("text_has_changed")) {
+    fmt::print(stderr, "the catalogues have changed while {} was trained: it may have been trained on some of these pairs\n", run);
+    return;
+  }
   const text::Corpus now(text::read_text(config.data.source, text::Part::train), vocabulary, config.data.corpus);
   if (search.found->state["text"] == nlohmann::json({now.size(), now.source_tokens(), now.target_tokens()})) return;
   fmt::print(stderr,
@@ -183,6 +188,7 @@ int export_split(const ExportOptions& options) {
   if (!std::filesystem::path(options.out).has_filename())
     throw UsageError(fmt::format("--out '{}' is no beginning of a file's name", options.out));
   require_absent(source), require_absent(target);
+  for (const std::string& path : {source, target}) support::AtomicFile{path};  // one that cannot be written fails here, before the work
   text::ParallelText pairs = text::read_text(config.data.source, part);
   if (!pairs.skipped.empty())
     fmt::print(stderr, "left out of {}: {}\n", config.data.source.kind == "catalogues" ? "all splits" : options.split,

@@ -15,7 +15,9 @@
 #include "decode/translator.h"
 #include "support/config.h"
 #include "support/progress.h"
+#include "train/run_folder.h"
 #include "train/task_kind.h"
+#include "train/trainer.h"
 #include "train/translation_trainer.h"
 #include "train/vit_trainer.h"
 
@@ -40,7 +42,7 @@ std::string default_folder(const std::string& config) {
 template <class Config> Config read_config(const TrainOptions& options) {
   Config config;
   support::read_config(config, options.config);
-  for (const std::string& assignment : options.set) support::override_config(config, assignment);
+  train::change_config(config, options.set);
   return config;
 }
 
@@ -70,6 +72,7 @@ int help_config(const TrainOptions& options) {
 }
 
 train::TrainResult begin(const TrainOptions& options, const std::string& folder) {
+  train::require_new_run(folder);
   if (train::task_of_config(options.config) == train::TaskKind::translation) {
     const auto config = read_config<train::TranslationTrainConfig>(options);
     fmt::print(stderr, "Training into {}\n", folder);

@@ -25,7 +25,7 @@ class Adam {
   void step(double lr, double decay, double grad_scale);
 
   int64_t steps() const { return steps_; }
-  // The moments with their parameters' names, and the number of steps, in the order m, v.
+  // The moments with their parameters' names, in the order m, v.
   void save(const std::string& path) const;
   void load(const std::string& path, int64_t steps);
 

@@ -257,16 +257,21 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
+void require_new_run(const std::string& folder) {
+  if (is_run(folder))
+    throw std::runtime_error(
+        fmt::format("'{0}' holds a run already: go on with it by 'hinge train --resume {0}', or choose another folder", folder));
+  fs::path above = fs::absolute(folder);
+  while (!fs::exists(above) && above.has_relative_path()) above = above.parent_path();
+  if (!fs::is_directory(above)) support::throw_file_error("make the folder", folder, ENOTDIR);
+  if (::access(above.c_str(), W_OK | X_OK) != 0) support::throw_file_error("make the folder", folder);
+}
+
 RunFolder RunFolder::create(const std::string& folder, std::string_view config, const std::map<std::string, std::string>& files) {
-  const auto refuse_old = [&] {
-    if (is_run(folder))
-      throw std::runtime_error(
-          fmt::format("'{0}' holds a run already: go on with it by 'hinge train --resume {0}', or choose another folder", folder));
-  };
-  refuse_old();
+  require_new_run(folder);
   make_folder(checkpoints_folder(folder));
   RunFolder run(folder);
-  refuse_old();  // between the look and the lock another process may have made it
+  require_new_run(folder);  // between the look and the lock another process may have made it
   run.write_status({});
   for (const auto& [name, content] : files) support::AtomicFile(fmt::format("{}/{}", folder, name)).commit(content);
   run.write_config(config);  // last: from here on it is a run

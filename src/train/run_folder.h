@@ -74,6 +74,9 @@ std::string metrics_path(const std::string& run);
 inline constexpr const char* kImported = "imported";
 std::optional<std::string> imported_from(const std::string& run);  // what its file of that name says
 
+// Throws unless a run can be made in this folder: it holds none yet, and can be written to or made.
+void require_new_run(const std::string& folder);
+
 // Training into a run: holds its lock as long as it lives.
 class RunFolder {
  public:

@@ -432,15 +432,21 @@ void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>
                    fmt::format("optim.steps is {}, but {} steps are done: give at least as many", settings.steps, from ? from->step : 0));
 }
 
-std::string changeable_key(const std::string& change) {
+std::string key_of(const std::string& change) {
   std::string key = change.substr(0, change.find('='));
   std::erase(key, ' ');
-  if (!key.starts_with("optim.") && !key.starts_with("train.") && key != "data.on_error")
-    throw support::ConfigError(
-        fmt::format("--set {}: a run goes on with the model and the data it has; with --resume, keys under optim. and train. may be set, "
-                    "and data.on_error: train a new run for others",
-                    change));
   return key;
+}
+
+void require_changeable(const std::vector<std::string>& changes) {
+  for (const std::string& change : changes) {
+    const std::string key = key_of(change);
+    if (!key.starts_with("optim.") && !key.starts_with("train.") && key != "data.on_error")
+      throw support::ConfigError(
+          fmt::format("--set {}: a run goes on with the model and the data it has; with --resume, keys under optim. and train. may be set, "
+                      "and data.on_error: train a new run for others",
+                      change));
+  }
 }
 
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output) {

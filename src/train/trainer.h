@@ -119,15 +119,17 @@ void check(const LoopSettings& settings);
 // Throws std::runtime_error if more steps are done than are to be done.
 void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from);
 
-// The key of "optim.lr=1e-4", if a run may go on with another value of it; throws support::ConfigError if not.
-std::string changeable_key(const std::string& change);
-// Changes the config that a run has stored, to go on with it.
+// The key of "optim.lr=1e-4".
+std::string key_of(const std::string& change);
+// Changes a config by such texts, one after the other.
 template <class Config> void change_config(Config& config, const std::vector<std::string>& changes) {
   for (const std::string& change : changes) {
     support::override_config(config, change);
-    if (changeable_key(change) == "optim.epochs") config.optim.steps.reset();  // those of the epochs there were
+    if (key_of(change) == "optim.epochs") config.optim.steps.reset();  // a run has stored those of the epochs there were
   }
 }
+// Throws support::ConfigError unless a run may go on with such changes.
+void require_changeable(const std::vector<std::string>& changes);
 
 // Trains from the checkpoint `from`, or from the start. `stop` may be set at any time, by a signal handler for example: the run saves a
 // checkpoint and returns. An error that leaves good weights (a file that cannot be read, say) saves them, too. Throws std::runtime_error.

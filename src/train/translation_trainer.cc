@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,8 +57,8 @@ RunText read_run_text(const TranslationTrainConfig& config, const std::optional<
                              corpus->target_tokens()));
     text::Counts left_out = text.skipped;
     for (const auto& [reason, count] : corpus->skipped()) left_out[reason] += count;
+    if (corpus->cut() > 0) output.write(fmt::format("; cut shorter: {}", corpus->cut()));
     output.write(left_out.empty() ? "\n" : fmt::format("; left out: {}\n", text::describe(left_out)));
-    require(corpus->size() > 0, fmt::format("data: there is no {} text left to use", name));
     return corpus;
   };
   data.train = encode("training", train);
@@ -81,13 +82,15 @@ text::BatchOptions batch_options(const TranslationTrainConfig& config, bool trai
   return options;
 }
 
-// Steps of that many epochs.
-int64_t steps_of(text::Batches& batches, double epochs, int64_t accumulate) {
-  const auto whole = static_cast<int64_t>(epochs);
+// Steps of that many epochs; if there are more than `most`, `most`. Looks at no epoch behind that.
+int64_t steps_of(text::Batches& batches, double epochs, int64_t accumulate, int64_t most = std::numeric_limits<int64_t>::max()) {
+  const auto whole = static_cast<int64_t>(std::min(epochs, 1e15));
+  for (int64_t epoch = 1; epoch <= whole; ++epoch)
+    if (batches.first_step(epoch) / accumulate > most) return most;
   const double part = epochs - static_cast<double>(whole);
   double count = static_cast<double>(batches.first_step(whole));
   if (part > 0) count += part * static_cast<double>(batches.steps(whole));
-  return static_cast<int64_t>(std::llround(count / static_cast<double>(accumulate)));
+  return std::min(most, static_cast<int64_t>(std::llround(count / static_cast<double>(accumulate))));
 }
 
 // ---- the config
@@ -104,7 +107,8 @@ void check(const TranslationTrainConfig& config, const BleuFunction& bleu) {
           fmt::format("optim.label_smoothing must be in [0, 1), got {}", optim.label_smoothing));
   require(optim.regulariser_weight >= 0 && std::isfinite(optim.regulariser_weight),
           fmt::format("optim.regulariser_weight must not be negative, got {}", optim.regulariser_weight));
-  require(optim.epochs > 0 && optim.epochs < 1e6, fmt::format("optim.epochs must be positive, got {}", optim.epochs));
+  require(optim.epochs > 0 && optim.epochs <= 10000,
+          fmt::format("optim.epochs must be above 0 and at most 10000, got {}; optim.steps may be any number", optim.epochs));
   require(!optim.steps || *optim.steps >= 1, "there is no step to train: optim.steps must be at least 1");
   require(optim.regulariser_warmup_steps >= 0,
           fmt::format("optim.regulariser_warmup_steps cannot be negative, got {}", optim.regulariser_warmup_steps));
@@ -171,7 +175,7 @@ class TranslationTask : public Task {
 
   LoopSettings settings() {
     const TranslationOptimConfig& optim = config_.optim;
-    const auto interval = [&](double epochs) { return std::max<int64_t>(1, steps_of(batches_, epochs, optim.accumulate)); };
+    const auto interval = [&](double epochs) { return std::max<int64_t>(1, steps_of(batches_, epochs, optim.accumulate, *optim.steps)); };
     LoopSettings settings = settings_of(config_);
     settings.steps = *optim.steps;
     settings.eval_steps = interval(config_.train.eval_every);
@@ -279,8 +283,11 @@ class TranslationTask : public Task {
   nlohmann::json checkpoint_state() const override {
     nlohmann::json state = train::checkpoint_state(config_, data_.vocabulary);
     state["text"] = text_size();
+    if (text_has_changed_) state["text_has_changed"] = true;
     return state;
   }
+  // The run has begun with another text than that which it goes on with.
+  void note_changed_text() { text_has_changed_ = true; }
   double waited_seconds() const override { return waited_; }
 
   // How much there is to train on: tells whether a resumed run finds the same text.
@@ -308,6 +315,7 @@ class TranslationTask : public Task {
   size_t failed_part_ = 0;
   at::Tensor before_part_;  // the generator's state before it
   double waited_ = 0;
+  bool text_has_changed_ = false;
 };
 
 }  // namespace
@@ -329,6 +337,7 @@ TrainResult resume_translation(const std::string& folder, const std::atomic<bool
   TranslationTrainConfig config;
   support::read_config(config, config_path(folder));
   change_config(config, changes);
+  require_changeable(changes);
   check(config, bleu);
   use_threads(config.train.threads);
   RunFolder run = RunFolder::open(folder);
@@ -339,8 +348,11 @@ TrainResult resume_translation(const std::string& folder, const std::atomic<bool
   config = resolve(config, data);
   if (from) require_length_rules(config.model, *from, folder);
   TranslationTask task(config, std::move(data), std::move(bleu));
-  if (from && from->state.contains("text") && from->state["text"] != task.text_size())
+  if (from && from->state.contains("text") && from->state["text"] != task.text_size()) {
     output.write("the training text is not the one that this run began with: it goes on with what is there now\n");
+    task.note_changed_text();
+  }
+  if (from && from->state.contains("text_has_changed")) task.note_changed_text();
   require_steps(task.settings(), from);
   if (!changes.empty()) run.write_config(support::write_config(task.config()));
   return run_task(task, task.settings(), std::move(run), from, stop, std::move(output));

@@ -225,6 +225,7 @@ TrainResult resume_vit(const std::string& folder, const std::atomic<bool>& stop,
   VitTrainConfig config;
   support::read_config(config, config_path(folder));
   change_config(config, changes);
+  require_changeable(changes);
   RunData data(config.data);
   config = resolve(config, data);
   use_threads(config.train.threads);

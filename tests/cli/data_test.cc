@@ -228,8 +228,13 @@ TEST_F(DataExport, Mistakes) {
   EXPECT_TRUE(complains("no beginning of a file's name")) << err_;
   EXPECT_EQ(hinge("data export " + path("config.toml") + " --set data.pear=en-fr" + out), 1);
   EXPECT_TRUE(complains("data.pair")) << err_;
+  // Seen before the text is read, and nothing is left behind.
+  EXPECT_EQ(hinge("data export " + path("config.toml") + " --out " + path("absent/test")), 1);
+  EXPECT_TRUE(complains("absent/test.en")) << err_;
   EXPECT_EQ(hinge("data export " + path("config.toml") + out), 1);
   EXPECT_TRUE(complains("test.en: does not exist")) << err_;
+  for (const auto& entry : std::filesystem::directory_iterator(path(".")))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("test.")) << entry.path();
   EXPECT_EQ(hinge("data export '" HINGE_CONFIGS "/vit/fashion.toml'" + out), 1);
   EXPECT_TRUE(complains("is of images")) << err_;
   EXPECT_EQ(hinge("data export " + path("absent") + out), 1);

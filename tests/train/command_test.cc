@@ -326,6 +326,18 @@ TEST_P(AnyRunTest, GoesOnWithOtherNumbers) {
   ASSERT_EQ(go_on_with({"optim.epochs=5"}).code, 0);
   const int64_t steps = read_status(path("run")).steps;
   EXPECT_TRUE(GetParam() == TaskKind::vit ? steps == 5 * 64 / 16 : steps > 12) << steps;
+  // So does it for a new run of the same config; and a folder that holds a run is seen before the data are read.
+  const std::vector<std::string> anew = {"train", path("run/config.toml"), "--set", "optim.epochs=1"};
+  const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return hinge(words);
+  };
+  const Ended one_epoch = with(anew, {"--help-config"});
+  EXPECT_TRUE(mentions(one_epoch.out, {"optim.steps = \"none\""}));
+  const Ended there = with(anew, {"--set", "data.path=/nowhere", "--out", path("run")});
+  EXPECT_EQ(there.code, 1);
+  EXPECT_TRUE(mentions(there.err, {"holds a run already", "--resume"}));
+  EXPECT_TRUE(mentions(with(anew, {"--out", path("run/config.toml/x")}).err, {"make the folder", "run/config.toml/x"}));
 }
 
 TEST_F(CommandTest, BadFilesAreLeftOutOnceAsked) {

@@ -378,6 +378,7 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.label_smoothing = 1; }), {"optim.label_smoothing"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_weight = -1; }), {"optim.regulariser_weight"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.steps = 0; }), {"no step to train"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.epochs = 1e5; }), {"optim.epochs", "10000", "optim.steps"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.tokens = 3; }), {"a batch holds 3", "optim.tokens", "data.longest_tokens"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.corpus.longest = 65; }), {"model.max_length 64", "data.longest_tokens 65"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere"; }), {"nowhere"}));
@@ -398,6 +399,19 @@ TEST_F(TranslationTest, ChangedTextIsSaid) {
   output.write = [&](std::string_view text) { said += text; };
   EXPECT_TRUE(resume_translation(path("run"), stop, output).finished);
   EXPECT_TRUE(mentions(said, {"training: 241 pairs", "not the one that this run began with"}));
+  // It stays known when the run has gone on with the new text more than once.
+  EXPECT_TRUE(latest_checkpoint(path("run")).found.value().state.contains("text_has_changed"));
+  EXPECT_TRUE(resume_translation(path("run"), stop, stopping_at(-1, 14, stop), {}, {"optim.steps=14"}).finished);
+  EXPECT_TRUE(latest_checkpoint(path("run")).found.value().state.contains("text_has_changed"));
+  run(tiny(2), "other");
+  EXPECT_FALSE(latest_checkpoint(path("other")).found.value().state.contains("text_has_changed"));
+}
+
+TEST_F(TranslationTest, WhatIsLongerThanTheRunIsNever) {
+  TranslationTrainConfig config = tiny(4);
+  config.train.eval_every = 1e300, config.train.checkpoint_every = 1e9;
+  EXPECT_TRUE(run(config, "run").finished);
+  EXPECT_TRUE(latest_checkpoint(path("run")).found.value().score) << "evaluated at the end";
 }
 
 }  // namespace
