@@ -282,9 +282,9 @@ void require_language(const text::PoFile& file, const TranslateOptions& options,
   // Names that are no codes cannot be compared: a file's ending may be "deu", a header's field "German".
   if (theirs.size() != 2 || ours.size() != 2) return;
   if (theirs == ours) {
-    const std::string variant = text::variant_of(file.language()), our_variant = text::variant_of(target);
-    const bool may_differ = (!variant.empty() && !our_variant.empty()) || variant.starts_with('@') || our_variant.starts_with('@');
-    if (variant != our_variant && may_differ)
+    const auto [country, script] = text::variant_of(file.language());
+    const auto [our_country, our_script] = text::variant_of(target);
+    if (script != our_script || (country != our_country && !country.empty() && !our_country.empty()))
       fmt::print(stderr, "{} is a catalogue in '{}', as its header says, and {} translates into '{}': see whether that is near enough\n",
                  name_of_po(options), file.language(), options.model.run, target);
     return;

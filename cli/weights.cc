@@ -10,6 +10,7 @@
 #include "models/timm_weights.h"
 #include "support/config.h"
 #include "support/safetensors.h"
+#include "train/trainer.h"
 
 namespace hinge::cli {
 namespace {
@@ -38,7 +39,7 @@ int export_weights(const ExportOptions& options) {
 int import_weights(const Import& options) {
   train::VitTrainConfig config;
   support::read_config(config, options.config);
-  for (const std::string& assignment : options.set) support::override_config(config, assignment);
+  train::change_config(config, options.set);
   eval::ImportOptions how;
   how.head = !options.no_head;
   if (!options.classes.empty()) how.classes = read_names(options.classes);

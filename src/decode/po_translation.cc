@@ -36,7 +36,7 @@ Gap find_gap(std::string_view line, size_t from) {
   for (size_t begin = line.find_first_of(" \t", from); begin != std::string_view::npos;) {
     const size_t end = std::min(line.find_first_not_of(" \t", begin), line.size());
     const bool tab = line.substr(begin, end - begin).find('\t') != std::string_view::npos;
-    const bool between_sentences = begin > 0 && std::string_view(".:!?").find(line[begin - 1]) != std::string_view::npos;
+    const bool between_sentences = begin > 0 && std::string_view(".!?").find(line[begin - 1]) != std::string_view::npos && end - begin <= 3;
     if (tab || (end - begin > 1 && !between_sentences)) return {begin, end};
     begin = line.find_first_of(" \t", end);
   }
@@ -46,8 +46,11 @@ Gap find_gap(std::string_view line, size_t from) {
 // "-a, --all", in front of what it means.
 bool is_option(std::string_view text) { return text.size() > 1 && text[0] == '-' && text[1] != ' '; }
 
-// "Ctrl+O", "F5"
+// "Ctrl+O", "F5", "Del"
 bool is_shortcut(std::string_view text) {
+  static constexpr std::string_view keys[] = {"Del",    "Delete", "Ins",   "Insert", "Esc",  "Escape", "Enter",    "Return",   "Tab",
+                                              "Space",  "PgUp",   "PgDn",  "PageUp", "Home", "End",    "PageDown", "Backspace"};
+  if (std::find(std::begin(keys), std::end(keys), text) != std::end(keys)) return true;
   if (text.find(' ') != std::string_view::npos) return false;
   if (text.size() > 1 && text[0] == 'F') return text.find_first_not_of("0123456789", 1) == std::string_view::npos;
   const auto begins = [&](std::string_view key) {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "hinge/ops/sequence.h"
+
 namespace hinge::nn {
 namespace {
 
@@ -86,13 +88,15 @@ AttentionParameters::AttentionParameters(const Builder& builder, const Attention
     gate_weight = builder.xavier("gate.weight", width, width);
     gate_bias = builder.constant("gate.bias", {width}, 0);
   }
+  if (config.preset == "rela") rms_weight = builder.constant("rms_norm.weight", {width}, 1);
   out_weight = builder.xavier("proj.weight", width, width);
   out_bias = builder.constant("proj.bias", {width}, 0);
 }
 
 at::Tensor AttentionParameters::finish(const at::Tensor& x, const at::Tensor& read, const at::Tensor& residual) const {
-  const at::Tensor gated = gate_weight.defined() ? read * hinge::linear(x, gate_weight, gate_bias) : read;
-  return hinge::linear(gated, out_weight, out_bias, residual);
+  at::Tensor result = rms_weight.defined() ? rms_norm(read, rms_weight, kNormEps) : read;
+  if (gate_weight.defined()) result = result * hinge::linear(x, gate_weight, gate_bias);
+  return hinge::linear(result, out_weight, out_bias, residual);
 }
 
 SelfAttention::SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads)

@@ -60,12 +60,12 @@ at::Tensor packed_projections(const Builder& builder, const std::string& name, i
 // What every attention has beside its projections of queries, keys and values.
 struct AttentionParameters {
   QkNorm norm;
-  at::Tensor gate_weight, gate_bias, out_weight, out_bias;
+  at::Tensor gate_weight, gate_bias, rms_weight, out_weight, out_bias;  // the third of the preset rela
 
   // What is learned of alpha, gain and bias takes its place in `options`.
   AttentionParameters(const Builder& builder, const AttentionConfig& config, AttentionOptions& options, int64_t width, int64_t heads);
 
-  // Of what was read by x: gate, if there is one, and output projection, plus `residual` if that is defined.
+  // Of what was read by x: RMS norm and gate, if there are any, and output projection, plus `residual` if that is defined.
   at::Tensor finish(const at::Tensor& x, const at::Tensor& read, const at::Tensor& residual = {}) const;
 };
 

@@ -103,13 +103,12 @@ LocalMemory::LocalMemory(const Builder& builder, const LocalMemoryConfig& config
     kv_weight_ = packed_projections(builder, "kv.weight", 2, width);
     kv_bias_ = builder.constant("kv.bias", {2 * width}, 0);
   }
-  if (config.preset == "rela") rms_weight_ = builder.constant("rms_norm.weight", {width}, 1);
   parameters_.emplace(builder, config, options_.attention, width, heads);
 }
 
 bool LocalMemory::regularised() const {
   const Activation h = options_.attention.h;
-  return options_.read == Read::engine && !rms_weight_.defined() &&
+  return options_.read == Read::engine && !parameters_->rms_weight.defined() &&
          (h == Activation::relu || h == Activation::relu2 || h == Activation::relu6);
 }
 
@@ -129,10 +128,6 @@ Tensor LocalMemory::slots(const Tensor& others) const {
   const QkNorm& norm = parameters_->norm;
   const Tensor kv = hinge::linear(others, kv_weight_, kv_bias_);
   return norm.k_weight.defined() ? normalise_heads(kv, 2, 0, heads_, norm.k_weight, norm.k_bias, norm.eps) : kv;
-}
-
-Tensor LocalMemory::finish(const Tensor& x, const Tensor& read) const {
-  return parameters_->finish(x, rms_weight_.defined() ? rms_norm(read, rms_weight_, kNormEps) : read);
 }
 
 Tensor LocalMemory::read(const Tensor& x, const Tensor& others, const Rows& rows, const Forward& forward) const {
@@ -160,7 +155,7 @@ Tensor LocalMemory::read(const Tensor& x, const Tensor& others, const Rows& rows
     total.sum = total.sum.defined() ? total.sum + own : own;
     ++total.memories;
   }
-  return finish(x, got.out);
+  return parameters_->finish(x, got.out);
 }
 
 Tensor LocalMemory::read_slots(const Tensor& x, const Tensor& q, const Tensor& slots, const Rows& rows) const {
@@ -181,7 +176,7 @@ Tensor LocalMemory::read_slots(const Tensor& x, const Tensor& q, const Tensor& s
                                 packed.select(2, 1).transpose(1, 2), options);
     out = out.transpose(1, 2).reshape({R, width_});
   }
-  return finish(x, out);
+  return parameters_->finish(x, out);
 }
 
 // ---- global memory

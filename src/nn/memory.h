@@ -107,15 +107,12 @@ class LocalMemory {
   bool regularised() const;
 
  private:
-  at::Tensor finish(const at::Tensor& x, const at::Tensor& read) const;
-
   LocalMemoryConfig config_;
   int64_t width_, heads_;
   Of of_;
   ReadOptions options_;
   at::Tensor qkv_weight_, qkv_bias_;                    // of readers
   at::Tensor q_weight_, q_bias_, kv_weight_, kv_bias_;  // of others
-  at::Tensor rms_weight_;                               // of rela
   std::optional<AttentionParameters> parameters_;       // made behind those above
 };
 

@@ -89,7 +89,7 @@ class Collector {
  public:
   explicit Collector(const CatalogueOptions& options) : options_(options) {}
 
-  // `singular`: see SplitPair.
+  // `singular`: the message's form for one thing, if this is its plural.
   void add(Document& document, std::string source, std::string target, CatalogueText& text, const std::string& singular = "") {
     const auto skip = [&](const char* reason) { ++text.skipped[reason]; };
     source = collapse_spaces(source);
@@ -101,7 +101,9 @@ class Collector {
     if (!has_words(source) || !has_words(target)) return skip("without words");
     if (!same_format_codes(source, target)) return skip("with other format codes");
     if (source == target && std::count(source.begin(), source.end(), ' ') >= kMostWordsOfCopies) return skip("not translated");
-    if (!singulars_.try_emplace(both(source, target), singular).second) return skip("there already");
+    const auto [known, is_new] = singulars_.try_emplace(both(source, target));
+    if (!singular.empty()) known->second.insert(singular);
+    if (!is_new) return skip("there already");
     document.pairs.push_back({std::move(source), std::move(target)});
   }
 
@@ -117,7 +119,7 @@ class Collector {
   static std::string both(const std::string& source, const std::string& target) { return source + '\0' + target; }
 
   const CatalogueOptions& options_;
-  std::unordered_map<std::string, std::string> singulars_;  // of all pairs there are
+  std::unordered_map<std::string, std::set<std::string>> singulars_;  // of all pairs there are
 };
 
 // FNV-1a, then the finisher of MurmurHash3, so that the high bits depend on all characters.
@@ -202,7 +204,7 @@ std::vector<Part> split_parts(const std::vector<SplitPair>& pairs, double held_o
     keys[i] = near_duplicate_key(pairs[i].pair->source);
     join(i, near_duplicate_hashes(keys[i]), sources);
     join(i, near_duplicate_hashes(near_duplicate_key(pairs[i].pair->target)), targets);
-    if (!pairs[i].singular.empty()) join(i, {hash_of(near_duplicate_key(pairs[i].singular))}, sources);
+    for (const std::string& singular : pairs[i].singulars) join(i, {hash_of(near_duplicate_key(singular))}, sources);
   }
 
   struct Group {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,10 +47,10 @@ std::string near_duplicate_key(std::string_view text);
 enum class Part { train, valid, test };
 struct SplitPair {
   const Pair* pair = nullptr;
-  std::string singular;  // of a message's plural form: the source of its form for one thing; else empty
+  std::set<std::string> singulars = {};  // of plural forms: the sources of their messages' forms for one thing
 };
-// Near-duplicates are in the same part: pairs whose sources or whose targets have the same key, or keys of five words or more that become
-// the same when one word, or one of each, is left out; and the two forms of a plural message. So are pairs connected over others. A group
+// Near-duplicates are in the same part: pairs whose sources or whose targets have the same key, or keys that become
+// the same when a word is left out of one that has at least five, or of both; and the two forms of a plural message. So are pairs connected over others. A group
 // goes by the hash of its first key, but one of more than 20 pairs always to train.
 std::vector<Part> split_parts(const std::vector<SplitPair>& pairs, double held_out);
 

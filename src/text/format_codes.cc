@@ -34,6 +34,10 @@ class Scanner {
         meaning = variable();
       else if (text_[at_] == '~' && syntax_.tildes)
         meaning = tilde();
+      if (meaning.empty() && syntax_.quotes && (text_[begin] == '{' || text_[begin] == '}')) {
+        meaning = text_[begin];  // Java refuses one that is not quoted
+        at_ = begin + 1;
+      }
       if (meaning.empty())
         at_ = begin + 1;
       else

@@ -220,7 +220,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
     const auto keyword = [&](std::string_view word) {
       if (!rest().starts_with(word)) return false;
       const std::string_view after = rest().substr(word.size());
-      if (!after.empty() && after[0] != '"' && after[0] != ' ' && after[0] != '\t') return false;
+      if (!after.empty() && std::string_view("\" \t\r").find(after[0]) == std::string_view::npos) return false;
       at += word.size();
       return true;
     };
@@ -396,12 +396,13 @@ std::string with_ends_of(std::string_view source, std::string_view translation) 
 
 std::string language_of(std::string_view locale) { return lower_case(locale.substr(0, locale.find_first_of("_-@."))); }
 
-std::string variant_of(std::string_view locale) {
-  const size_t begin = std::min(locale.find_first_of("_-@."), locale.size());
-  std::string variant = lower_case(locale.substr(begin));
-  if (const size_t dot = variant.find('.'); dot != std::string::npos) variant.erase(dot, std::min(variant.find('@'), variant.size()) - dot);
-  if (variant.starts_with('-')) variant[0] = '_';
-  return variant;
+LocaleVariant variant_of(std::string_view locale) {
+  LocaleVariant found;
+  const std::string_view head = locale.substr(0, locale.find_first_of(".@"));
+  const size_t country = head.find_first_of("_-"), variant = locale.find('@');
+  if (country != std::string_view::npos) found.country = lower_case(head.substr(country + 1));
+  if (variant != std::string_view::npos) found.variant = lower_case(locale.substr(variant + 1));
+  return found;
 }
 
 }  // namespace hinge::text

@@ -93,7 +93,11 @@ std::string with_ends_of(std::string_view source, std::string_view translation);
 
 // "de" of the locales "de", "de_AT", "de-AT", "de@euro" and "de.UTF-8".
 std::string language_of(std::string_view locale);
-// What is behind it, in lower case and without the encoding: "", "_at", "_at", "@euro" and "".
-std::string variant_of(std::string_view locale);
+// What is behind it, in lower case: "at" of the second and the third, "euro" as the variant of the fourth.
+struct LocaleVariant {
+  std::string country, variant;
+  bool operator==(const LocaleVariant&) const = default;
+};
+LocaleVariant variant_of(std::string_view locale);
 
 }  // namespace hinge::text

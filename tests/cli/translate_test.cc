@@ -393,9 +393,9 @@ TEST_F(Translation, FillsCatalogues) {
   ASSERT_EQ(run("translate " + path("run") + " --po " + path("x.po") + " --out " + path("y.po")), 0) << err_;
   EXPECT_TRUE(complains("7 of 8 messages were empty: 4 filled")) << err_;
   EXPECT_FALSE(complains("charset")) << err_;
-  EXPECT_TRUE(complains("1 left empty, as no translation has the format codes of its message: line 27\n")) << err_;
-  EXPECT_TRUE(complains("1 left empty, as the names of the translators belong there: line 34\n")) << err_;
-  EXPECT_TRUE(complains("1 left empty, as a text of theirs has more tokens than the model reads (model.max_length 100): line 37\n"))
+  EXPECT_TRUE(complains("1 left empty, as no translation has the format codes of its message: line 29\n")) << err_;
+  EXPECT_TRUE(complains("1 left empty, as the names of the translators belong there: line 36\n")) << err_;
+  EXPECT_TRUE(complains("1 left empty, as a text of theirs has more tokens than the model reads (model.max_length 100): line 39\n"))
       << err_;
   EXPECT_EQ(read("x.po"), before);
   EXPECT_EQ(read("y.po"), header + kept +

@@ -187,6 +187,8 @@ TEST(PoTranslation, MessagesKeepTheirShape) {
   EXPECT_EQ(joined(split_message("Name\tSize \t Date")), "<Name>\t<Size> \t <Date>");
   EXPECT_EQ(joined(split_message("&Open\tCtrl+O")), "<&Open>\tCtrl+O");
   EXPECT_EQ(joined(split_message("Help\tF1")), "<Help>\tF1");
+  EXPECT_EQ(joined(split_message("&Delete\tDel")), "<&Delete>\tDel");
+  EXPECT_EQ(joined(split_message("Name:     %s\nSize:  %d\n")), "<Name:>     <%s>\n<Size:>  <%d>\n");
   EXPECT_EQ(joined(split_message("Help\tForm\nCtrl+O")), "<Help>\t<Form>\n<Ctrl+O>");
   EXPECT_EQ(joined(split_message("One.  Two.   Three  four")), "<One.  Two.   Three>  <four>") << "gaps between sentences are none";
   EXPECT_EQ(joined(split_message("- an item")), "<- an item>");
@@ -209,9 +211,9 @@ TEST(PoTranslation, WhatWasWrappedIsWrapped) {
                     "x.po");
   fill_po(file, [](const Texts& texts) {
     EXPECT_EQ(texts, Texts({"a line that goes %(on and on)s", "first words and others"}));
-    return std::vector<Texts>{{"x %(on and on)s y"}, {"ein paar Wörter und sehrlangeandere"}};
+    return std::vector<Texts>{{"einige Worte %(on and on)s"}, {"ein paar Wörter und sehrlangeandere"}};
   });
-  EXPECT_NE(file.text().find("msgstr \"x %(on and on)s y\\n\""), std::string::npos) << "a code stays whole\n" << file.text();
+  EXPECT_NE(file.text().find("msgstr \"einige Worte %(on and on)s\\n\""), std::string::npos) << "a code stays whole\n" << file.text();
   EXPECT_NE(file.text().find("\"ein paar\\n\"\n\"Wörter und\\n\"\n\"sehrlangeandere\\n\"\n"), std::string::npos) << file.text();
 }
 

@@ -159,6 +159,7 @@ TEST(Po, FlagsSayWhichCodesThereAre) {
         Case{"kde-format", "%1s of %2", "%1 s von %2", "%1 s"}, Case{"qt-format", "%1d and %2", "%2 und %1 d", "%1 d"},
         Case{"java-format", "{0,number} files", "Dateien: {0,number,#}", "{0} Dateien"},
         Case{"java-format", "file {0}", "Datei ''{0}''", "d'ouvrir {0}"}, Case{"java-format", "a '{'{0}", "{0} '{'", "a '{0}'"},
+        Case{"java-format", "a '{'{0}", "{0} '}'", "''{'' {0}"}, Case{"java-format", "a {0}", "{0}", "{0} }"},
         Case{"ruby-format", "%<name>s of %{all}", "%{all}: %<name>s", "%{all}: %<Name>s"},
         Case{"boost-format", "%1% files of %2%", "%2%: %1% Dateien", "%1% Dateien"},
         Case{"boost-format", "%|1$5| files", "Dateien: %|1$5|", "Dateien: %|2$5|"}, Case{"lisp-format", "~a has ~5d~%", "~a: ~5d~%", "~d: ~a~%"},
@@ -223,13 +224,15 @@ TEST(Po, NamesOfTranslatorsAreTold) {
 }
 
 TEST(Po, NamesItsLanguage) {
-  for (const auto& [locale, variant] : {std::pair<std::string, std::string>{"de", ""},
-                                        {"de_AT", "_at"},
-                                        {"pt-BR", "_br"},
-                                        {"sr@latin", "@latin"},
-                                        {"de_AT.UTF-8@euro", "_at@euro"},
-                                        {"de.UTF-8", ""}})
-    EXPECT_EQ(variant_of(locale), variant) << locale;
+  for (const auto& [locale, variant] : {std::pair<std::string, LocaleVariant>{"de", {"", ""}},
+                                        {"de_AT", {"at", ""}},
+                                        {"pt-BR", {"br", ""}},
+                                        {"sr@latin", {"", "latin"}},
+                                        {"sr_RS@latin", {"rs", "latin"}},
+                                        {"de_AT.UTF-8@euro", {"at", "euro"}},
+                                        {"de.UTF-8", {"", ""}},
+                                        {"", {"", ""}}})
+    EXPECT_TRUE(variant_of(locale) == variant) << locale;
   EXPECT_EQ(PoFile(kPo, "de.po").language(), "de");
   EXPECT_EQ(PoFile("msgid \"\"\nmsgstr \"Language: \\nLanguage-Team: de\\n\"\n", "x.po").language(), "");
   EXPECT_EQ(PoFile("msgid \"a\"\nmsgstr \"\"\n", "x.po").language(), "") << "no header";
@@ -291,6 +294,7 @@ TEST(Po, WhatIsUnusualButAllowed) {
   EXPECT_EQ(loose.empty_entries().at(0).id, "ab");
   loose.fill(0, {"c"});
   EXPECT_EQ(loose.text(), "#, fuzzy\nmsgid\n\n\"a\"\n\n\"b\"\nmsgstr\n\"c\"\n");
+  EXPECT_EQ(PoFile("msgid\r\n\"a\"\r\nmsgstr\r\n\"\"\r\n", "x.po").empty_entries().at(0).id, "a");
   // White space is its own translation.
   PoFile space("msgid \" \\n\"\nmsgstr \"\"\n", "x.po");
   EXPECT_EQ(space.fill(0, {""}), PoFilled::filled);
