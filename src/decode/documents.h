@@ -19,8 +19,8 @@ struct DocumentPart {
 // target is not there yet, but the tokens of both sides of the training text tell how long it will be.
 int64_t longest_source(int64_t document_tokens, int64_t source_tokens, int64_t target_tokens);
 
-// Blank lines end documents, and so do files: `files` has the number of the first line of each. tokens[i] is the number of pieces of line i;
-// a part has at most `most` of them with its end token, unless a single line has more.
+// Blank lines end documents, and so do files: `files` has the number of the first line of each. tokens[i] is the number of pieces of line
+// i; a part has at most `most` of them with its end token, unless a single line has more.
 std::vector<DocumentPart> cut_documents(const std::vector<std::string_view>& lines, const std::vector<size_t>& files,
                                         const std::vector<int64_t>& tokens, int64_t most);
 

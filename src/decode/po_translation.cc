@@ -48,8 +48,8 @@ bool is_option(std::string_view text) { return text.size() > 1 && text[0] == '-'
 
 // "Ctrl+O", "F5", "Del"
 bool is_shortcut(std::string_view text) {
-  static constexpr std::string_view keys[] = {"Del",    "Delete", "Ins",   "Insert", "Esc",  "Escape", "Enter",    "Return",   "Tab",
-                                              "Space",  "PgUp",   "PgDn",  "PageUp", "Home", "End",    "PageDown", "Backspace"};
+  static constexpr std::string_view keys[] = {"Del",   "Delete", "Ins",  "Insert", "Esc",  "Escape", "Enter",    "Return",   "Tab",
+                                              "Space", "PgUp",   "PgDn", "PageUp", "Home", "End",    "PageDown", "Backspace"};
   if (std::find(std::begin(keys), std::end(keys), text) != std::end(keys)) return true;
   if (text.find(' ') != std::string_view::npos) return false;
   if (text.size() > 1 && text[0] == 'F') return text.find_first_not_of("0123456789", 1) == std::string_view::npos;
@@ -170,9 +170,7 @@ std::string put_together(const Form& form, const TextTranslations& translations,
   return whole + form.parts.before.back();
 }
 
-bool has_control_codes(const Form& form) {
-  return std::any_of(form.parts.texts.begin(), form.parts.texts.end(), has_control_code);
-}
+bool has_control_codes(const Form& form) { return std::any_of(form.parts.texts.begin(), form.parts.texts.end(), has_control_code); }
 
 bool is_too_long(const Form& form, const TextTranslations& translations) {
   return std::any_of(form.numbers.begin(), form.numbers.end(),
@@ -266,8 +264,8 @@ PoReport fill_po(text::PoFile& file, const TranslateTexts& translate) {
     }
   }
   const std::vector<int64_t> lines = file.lines();
-  for (std::vector<int64_t>* const numbers : {&report.format_codes_differ, &report.too_long, &report.untranslated,
-                                              &report.names_translators, &report.control_codes})
+  for (std::vector<int64_t>* const numbers :
+       {&report.format_codes_differ, &report.too_long, &report.untranslated, &report.names_translators, &report.control_codes})
     for (int64_t& number : *numbers) number = lines.at(static_cast<size_t>(number));
   return report;
 }

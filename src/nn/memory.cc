@@ -120,8 +120,8 @@ Tensor LocalMemory::project(const Tensor& x) const {
   }
   const Tensor qkv = hinge::linear(x, qkv_weight_, qkv_bias_);
   if (!norm.q_weight.defined()) return qkv;
-  return normalise_heads(normalise_heads(qkv, 3, 0, heads_, norm.q_weight, norm.q_bias, norm.eps), 3, 1, heads_, norm.k_weight,
-                         norm.k_bias, norm.eps);
+  return normalise_heads(normalise_heads(qkv, 3, 0, heads_, norm.q_weight, norm.q_bias, norm.eps), 3, 1, heads_, norm.k_weight, norm.k_bias,
+                         norm.eps);
 }
 
 Tensor LocalMemory::slots(const Tensor& others) const {

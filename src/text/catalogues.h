@@ -50,8 +50,8 @@ struct SplitPair {
   std::set<std::string> singulars = {};  // of plural forms: the sources of their messages' forms for one thing
 };
 // Near-duplicates are in the same part: pairs whose sources or whose targets have the same key, or keys that become
-// the same when a word is left out of one that has at least five, or of both; and the two forms of a plural message. So are pairs connected over others. A group
-// goes by the hash of its first key, but one of more than 20 pairs always to train.
+// the same when a word is left out of one that has at least five, or of both; and the two forms of a plural message. So are pairs connected
+// over others. A group goes by the hash of its first key, but one of more than 20 pairs always to train.
 std::vector<Part> split_parts(const std::vector<SplitPair>& pairs, double held_out);
 
 }  // namespace hinge::text

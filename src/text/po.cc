@@ -129,10 +129,10 @@ bool PoEntry::has_flag(std::string_view flag) const { return std::find(flags.beg
 
 FormatSyntax PoEntry::format() const {
   // Languages whose format strings msgfmt takes apart, so that a stray percent sign is an error.
-  static const std::set<std::string> percent = {"c-format",    "objc-format",  "python-format",        "perl-format",
-                                                "php-format",  "awk-format",   "gcc-internal-format",  "gfc-internal-format",
-                                                "lua-format",  "tcl-format",   "object-pascal-format", "javascript-format",
-                                                "ruby-format", "elisp-format", "librep-format",        "boost-format",
+  static const std::set<std::string> percent = {"c-format",    "objc-format",       "python-format",        "perl-format",
+                                                "php-format",  "awk-format",        "gcc-internal-format",  "gfc-internal-format",
+                                                "lua-format",  "tcl-format",        "object-pascal-format", "javascript-format",
+                                                "ruby-format", "elisp-format",      "librep-format",        "boost-format",
                                                 "ycp-format",  "java-printf-format"};
   return {.percent = std::any_of(flags.begin(), flags.end(), [](const std::string& flag) { return percent.contains(flag); }),
           .numbered = !has_flag("python-format") && !has_flag("lua-format") && !has_flag("object-pascal-format"),

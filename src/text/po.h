@@ -46,7 +46,7 @@ class PoFile {
 
   // In the order of the file. Not the header, nothing obsolete (#~), no plural entry of which a form is translated.
   const std::vector<PoEntry>& empty_entries() const { return entries_; }
-  int64_t messages() const { return messages_; }             // all but the header, obsolete ones not counted
+  int64_t messages() const { return messages_; }                    // all but the header, obsolete ones not counted
   int64_t partly_translated() const { return partly_translated_; }  // plural messages of which only some forms are
   bool names_charset() const { return names_charset_; }      // the header says UTF-8; msgfmt does not accept a file that does not say it
   bool has_byte_order_mark() const;                          // nor one that begins with it

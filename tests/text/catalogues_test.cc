@@ -115,14 +115,15 @@ TEST(Catalogues, CleansMessages) {
   EXPECT_EQ(text.messages, 14);
   ASSERT_EQ(text.train.documents.size(), 2u);
   EXPECT_EQ(text.train.documents[0].name, "one");
-  EXPECT_EQ(text.train.documents[0].pairs, (std::vector<Pair>{{"%d file", "%d Datei"},
-                                                              {"%d files", "%d Dateien"},
-                                                              {"An Archive folder to use for Messages|Archive... here.", "Für Archivieren."},
-                                                              {"Apache", "Apache"},
-                                                              {"Two lines", "Zwei Zeilen"},
-                                                              {"Open file", "Datei öffnen"},
-                                                              {"edit|paste", "Einfügen"},
-                                                              {"Cut", "Ausschneiden"}}));
+  EXPECT_EQ(text.train.documents[0].pairs,
+            (std::vector<Pair>{{"%d file", "%d Datei"},
+                               {"%d files", "%d Dateien"},
+                               {"An Archive folder to use for Messages|Archive... here.", "Für Archivieren."},
+                               {"Apache", "Apache"},
+                               {"Two lines", "Zwei Zeilen"},
+                               {"Open file", "Datei öffnen"},
+                               {"edit|paste", "Einfügen"},
+                               {"Cut", "Ausschneiden"}}));
   EXPECT_EQ(text.train.documents[1].pairs, (std::vector<Pair>{{"Quit", "Beenden"}, {"Quit", "Ende"}}));
   EXPECT_EQ(
       text.skipped,

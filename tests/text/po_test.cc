@@ -152,21 +152,26 @@ TEST(Po, FlagsSayWhichCodesThereAre) {
   struct Case {
     const char *flags, *id, *good, *bad;  // a message, a translation that msgfmt accepts and one that it does not
   };
-  for (const Case& one :
-       {Case{"c-format", "%s has %d", "%2$d in %1$s", "%2$d in %s"},
-        Case{"python-format", "%(total count)d items", "%(total count)d Dinge", "%(Anzahl)d Dinge"},
-        Case{"python-format", "%s has %d", "%s: %d", "%2$d in %1$s"}, Case{"lua-format", "%s has %d", "%s: %d", "%2$d in %1$s"},
-        Case{"kde-format", "%1s of %2", "%1 s von %2", "%1 s"}, Case{"qt-format", "%1d and %2", "%2 und %1 d", "%1 d"},
-        Case{"java-format", "{0,number} files", "Dateien: {0,number,#}", "{0} Dateien"},
-        Case{"java-format", "file {0}", "Datei ''{0}''", "d'ouvrir {0}"}, Case{"java-format", "a '{'{0}", "{0} '{'", "a '{0}'"},
-        Case{"java-format", "a '{'{0}", "{0} '}'", "''{'' {0}"}, Case{"java-format", "a {0}", "{0}", "{0} }"},
-        Case{"ruby-format", "%<name>s of %{all}", "%{all}: %<name>s", "%{all}: %<Name>s"},
-        Case{"boost-format", "%1% files of %2%", "%2%: %1% Dateien", "%1% Dateien"},
-        Case{"boost-format", "%|1$5| files", "Dateien: %|1$5|", "Dateien: %|2$5|"}, Case{"lisp-format", "~a has ~5d~%", "~a: ~5d~%", "~d: ~a~%"},
-        Case{"scheme-format", "~a files", "~a Dateien", "Dateien"},
-        Case{"csharp-format", "{0,10} files", "{0} Dateien", "Dateien"}, Case{"sh-format", "open $file", "${file} öffnen", "$Datei öffnen"},
-        Case{"fuzzy, python-brace-format", "{n}% done", "{n} % erledigt", "{m} % erledigt"},
-        Case{"no-c-format", "100% done", "100 % erledigt", "%d erledigt"}}) {
+  for (const Case& one : {Case{"c-format", "%s has %d", "%2$d in %1$s", "%2$d in %s"},
+                          Case{"python-format", "%(total count)d items", "%(total count)d Dinge", "%(Anzahl)d Dinge"},
+                          Case{"python-format", "%s has %d", "%s: %d", "%2$d in %1$s"},
+                          Case{"lua-format", "%s has %d", "%s: %d", "%2$d in %1$s"},
+                          Case{"kde-format", "%1s of %2", "%1 s von %2", "%1 s"},
+                          Case{"qt-format", "%1d and %2", "%2 und %1 d", "%1 d"},
+                          Case{"java-format", "{0,number} files", "Dateien: {0,number,#}", "{0} Dateien"},
+                          Case{"java-format", "file {0}", "Datei ''{0}''", "d'ouvrir {0}"},
+                          Case{"java-format", "a '{'{0}", "{0} '{'", "a '{0}'"},
+                          Case{"java-format", "a '{'{0}", "{0} '}'", "''{'' {0}"},
+                          Case{"java-format", "a {0}", "{0}", "{0} }"},
+                          Case{"ruby-format", "%<name>s of %{all}", "%{all}: %<name>s", "%{all}: %<Name>s"},
+                          Case{"boost-format", "%1% files of %2%", "%2%: %1% Dateien", "%1% Dateien"},
+                          Case{"boost-format", "%|1$5| files", "Dateien: %|1$5|", "Dateien: %|2$5|"},
+                          Case{"lisp-format", "~a has ~5d~%", "~a: ~5d~%", "~d: ~a~%"},
+                          Case{"scheme-format", "~a files", "~a Dateien", "Dateien"},
+                          Case{"csharp-format", "{0,10} files", "{0} Dateien", "Dateien"},
+                          Case{"sh-format", "open $file", "${file} öffnen", "$Datei öffnen"},
+                          Case{"fuzzy, python-brace-format", "{n}% done", "{n} % erledigt", "{m} % erledigt"},
+                          Case{"no-c-format", "100% done", "100 % erledigt", "%d erledigt"}}) {
     PoFile file(kPo.substr(0, kPo.find("#:")) + "#, " + one.flags + "\nmsgid \"" + one.id + "\"\nmsgstr \"\"\n", "x.po");
     EXPECT_EQ(file.fill(0, {one.bad}), PoFilled::format_codes_differ) << one.flags << ": " << one.bad;
     ASSERT_EQ(file.fill(0, {one.good}), PoFilled::filled) << one.flags << ": " << one.good;
