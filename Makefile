@@ -100,7 +100,7 @@ bench: deps python ## The full measurements: attention, then attention against P
 	@$(HINGE) bench attention --h relu,softmax --shapes 1x6x16384 --rounds 1
 	@for dim in 24 40 80 128 256; do $(HINGE) bench attention --h relu --shapes 8x6x197 --dim $$dim; done
 	@echo "==> Measuring attention against PyTorch: bench/peers.py"
-	@$(VENV)/bin/python bench/peers.py attention --json out/bench/peers.json --markdown docs/benchmarks.md --plot docs/peers.svg
+	@$(VENV)/bin/python bench/peers.py attention --threads 2 --json out/bench/peers.json --markdown docs/benchmarks.md --plot docs/peers.svg
 
 .PHONY: test-arm
 test-arm: ## The kernels' tests for 64-bit Arm (NEON), cross-compiled and run under emulation

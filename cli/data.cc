@@ -234,7 +234,10 @@ void add_data(Command parent) {
   const char *what = "What to check", *how = "How to check", *output = "Output";
   command.option("--format", options->format, "NAME", fmt::format("Format: {}", fmt::join(data::formats(), ", "))).group(what).required();
   command.option("--path", options->path, "FOLDER", "Folder of the set; fashion-mnist is found without").group(what);
-  command.option("--split", options->split, "NAME", "One split or part, e.g. train or train[:90%] (default: all there are)").group(what);
+  command
+      .option("--split", options->split, "NAME",
+              "One split or part, e.g. train or train[:90%] (default: all; of folders train, val, validation and test)")
+      .group(what);
   command.option("--threads", options->threads, "N", "Threads (default: one a core)").group(how);
   command.flag("--json", options->json, "Print JSON instead of text").group(output);
   command.footer("Exit code: 0 all images can be decoded, 1 some cannot.");

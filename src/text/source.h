@@ -26,7 +26,7 @@ struct TextSource {
     v("path", path, "catalogues: folder of the locales (none: /usr/share/locale); files: the folder that holds them");
     v("train", train, "files: NAME of NAME.LANGUAGE (also .gz, .xz) to train on, or two file names with a comma");
     v("valid", valid, "files: the same, to choose by");
-    v("test", test, "files: the same, to score at the end");
+    v("test", test, "files: the same; hinge data export and hinge analyze read it, training does not");
     v("on_error", on_error, "what a bad line or catalogue does", {"stop", "skip"});
     v("longest", longest, "characters of a line; longer ones are errors, longer messages of catalogues are left out");
     v("held_out", held_out, "catalogues: share of the messages for each of valid and test");

@@ -2,7 +2,6 @@
 // stopping and going on bit for bit. What is trained, on what and how well it does is a Task's part.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -122,13 +121,11 @@ void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>
 
 // The key of "optim.lr=1e-4".
 std::string key_of(const std::string& change);
-// Changes a config by such texts, one after the other. Of a run's config, other epochs take the place of the steps that it has stored.
+// Changes a config by such texts, one after the other. A run's config has also what follows from other keys; what followed from a key that
+// changes is taken back before (take_back_derived, beside each config).
 template <class Config> void change_config(Config& config, const std::vector<std::string>& changes) {
+  for (const std::string& change : changes) take_back_derived(config, key_of(change));
   for (const std::string& change : changes) support::override_config(config, change);
-  const auto has = [&](const char* key) {
-    return std::any_of(changes.begin(), changes.end(), [&](const std::string& change) { return key_of(change) == key; });
-  };
-  if (has("optim.epochs") && !has("optim.steps")) config.optim.steps.reset();
 }
 // Throws support::ConfigError unless a run may go on with such changes.
 void require_changeable(const std::vector<std::string>& changes);

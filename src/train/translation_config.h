@@ -77,7 +77,7 @@ struct TranslationRunConfig {
     v("checkpoint_every", checkpoint_every, "epochs between checkpoints");
     v("log_steps", log_steps, "steps between lines of metrics");
     v("keep", keep, "checkpoints that are kept, besides the best");
-    v("average", average, "at the end, also save the mean of the weights of that many last checkpoints; 0: do not");
+    v("average", average, "at the end, also save the mean of the weights of that many last checkpoints; 0 or 1: do not");
     v("bleu_sentences", bleu_sentences, "validation sentences that each evaluation translates greedily for a BLEU; 0: none");
   }
 };
@@ -97,5 +97,16 @@ struct TranslationTrainConfig {
     v("train", train, "the run");
   }
 };
+
+// Of a run's config: takes back what follows from the value of a key, so that another one has an effect.
+inline void take_back_derived(TranslationTrainConfig& config, const std::string& key) {
+  if (key == "optim.epochs") config.optim.steps.reset();
+  models::Seq2SeqConfig& model = config.model;
+  for (nn::LocalMemoryConfig* memory : {&model.encoder, &model.decoder, &model.cross}) {
+    if (key == "model.attention" && memory->preset == model.attention) memory->preset.clear();
+    if ((key == "model.attention" || key == "model.gamma") && memory->gamma == model.gamma) memory->gamma.reset();
+    if (key == "model.attention_dropout" && memory->dropout == model.attention_dropout) memory->dropout.reset();
+  }
+}
 
 }  // namespace hinge::train

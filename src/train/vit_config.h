@@ -106,4 +106,9 @@ double steps_of(const OptimConfig& config, double epochs, int64_t images);
 
 kernels::CrossEntropy loss_kind(const OptimConfig& config);
 
+// Of a run's config: takes back what follows from the value of a key, so that another one has an effect.
+inline void take_back_derived(VitTrainConfig& config, const std::string& key) {
+  if (key == "optim.epochs") config.optim.steps.reset();
+}
+
 }  // namespace hinge::train

@@ -407,6 +407,27 @@ TEST_F(TranslationTest, ChangedTextIsSaid) {
   EXPECT_FALSE(latest_checkpoint(path("other")).found.value().state.contains("text_has_changed"));
 }
 
+TEST_F(TranslationTest, ARunsConfigCanBeChangedAndTrainedAnew) {
+  TranslationTrainConfig config = tiny(2);
+  config.model.attention = "reluformer", config.model.gamma = 2, config.model.cross.preset = "softmax";
+  run(config, "run");
+  const auto changed = [&](const std::vector<std::string>& changes) {
+    TranslationTrainConfig stored;
+    support::read_config(stored, config_path(path("run")));
+    change_config(stored, changes);
+    return models::resolved(stored.model);
+  };
+  const models::Seq2SeqConfig sigmoid = changed({"model.attention=sigmoid"});
+  EXPECT_EQ(sigmoid.encoder.preset, "sigmoid");
+  EXPECT_EQ(sigmoid.decoder.preset, "sigmoid");
+  EXPECT_EQ(sigmoid.cross.preset, "softmax") << "its own";
+  const models::Seq2SeqConfig one_kept = changed({"model.encoder.preset=reluformer", "model.attention=sigmoid"});
+  EXPECT_EQ(one_kept.encoder.preset, "reluformer");
+  EXPECT_EQ(one_kept.decoder.preset, "sigmoid");
+  EXPECT_EQ(changed({"model.gamma=3"}).encoder.gamma, 3);
+  EXPECT_EQ(changed({"model.attention_dropout=0.2"}).decoder.dropout, 0.2);
+}
+
 TEST_F(TranslationTest, WhatIsLongerThanTheRunIsNever) {
   TranslationTrainConfig config = tiny(4);
   config.train.eval_every = 1e300, config.train.checkpoint_every = 1e9;
