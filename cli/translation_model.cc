@@ -17,7 +17,7 @@ void add_translation_model(Command command, TranslationModelOptions& options) {
   command.option("run", options.run, "RUN", "Folder of a translation run that hinge train has made").required();
   command.option("--checkpoint", options.checkpoint, "WHICH",
                  "Which weights: best (of the lowest validation loss), latest, or averaged over the last checkpoints (default: best)");
-  command.option("--threads", options.threads, "N", "Threads (default: one for every core)");
+  command.option("--threads", options.threads, "N", "Threads (default: OMP_NUM_THREADS, else one for every core)");
 }
 
 train::LoadedTranslation open_translation(const TranslationModelOptions& options) {

@@ -22,6 +22,9 @@
 namespace hinge::train {
 namespace {
 
+// One for every core, or as many as OMP_NUM_THREADS says.
+const int kThreadsAtStart = omp_get_max_threads();
+
 // JSON has no word for what is not finite, and stores it as null.
 double number(const nlohmann::json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
 
@@ -488,6 +491,6 @@ std::string absolute_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-void use_threads(int64_t threads) { at::set_num_threads(static_cast<int>(threads > 0 ? threads : omp_get_num_procs())); }
+void use_threads(int64_t threads) { at::set_num_threads(threads > 0 ? static_cast<int>(threads) : kThreadsAtStart); }
 
 }  // namespace hinge::train
