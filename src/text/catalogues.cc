@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "text/format_codes.h"
+#include "text/hash.h"
 #include "text/hot_keys.h"
 #include "text/mo_file.h"
 #include "text/plural_forms.h"
@@ -124,8 +125,7 @@ class Collector {
 
 // FNV-1a, then the finisher of MurmurHash3, so that the high bits depend on all characters.
 uint64_t hash_of(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  uint64_t hash = fnv1a(text);
   hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
   hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
   return hash ^ hash >> 33;

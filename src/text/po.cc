@@ -389,7 +389,6 @@ std::vector<int64_t> PoFile::lines() const {
 
 std::string with_ends_of(std::string_view source, std::string_view translation) {
   const std::string_view inner = strip(source);
-  if (inner.empty()) return std::string(strip(translation));
   const auto begin = static_cast<size_t>(inner.data() - source.data());
   return std::string(source.substr(0, begin)) + std::string(strip(translation)) + std::string(source.substr(begin + inner.size()));
 }

@@ -88,7 +88,7 @@ class PoFile {
   bool names_charset_ = false;
 };
 
-// The white space that `source` begins and ends with, around `translation` without its own.
+// The white space that `source`, which has something else, too, begins and ends with, around `translation` without its own.
 std::string with_ends_of(std::string_view source, std::string_view translation);
 
 // "de" of the locales "de", "de_AT", "de-AT", "de@euro" and "de.UTF-8".

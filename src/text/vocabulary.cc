@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "support/atomic_file.h"
+#include "text/hash.h"
 #include "text/pieces.h"
 #include "text/unicode.h"
 
@@ -17,12 +18,6 @@ namespace {
 
 constexpr size_t kLongestSentence = 16384;  // bytes; longer ones are not trained on
 constexpr unsigned kSeed = 1;               // of the choice of sentences
-
-uint64_t fnv1a(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  return hash;
-}
 
 void require_options(const VocabularyOptions& options) {
   if (options.type != "bpe" && options.type != "unigram")
