@@ -142,7 +142,7 @@ class Input {
   std::vector<std::string_view> lines_;
 };
 
-constexpr const char* kStopping = "stopping after the batch at hand";  // what Ctrl-C does
+constexpr const char* kStopping = "stopping after the batches at hand";  // what Ctrl-C does
 
 // Ctrl-C came before all was done: "3 of 5 lines were translated".
 struct Stopped : std::runtime_error {
@@ -460,7 +460,7 @@ void add_translate(Command parent) {
   command.flag("--in-place", options->in_place, "With --po: replace the catalogue itself").group(output);
   command.footer(
       "Lines stay in their order, and empty lines stay empty. They are written group by group, as they are done.\n"
-      "Ctrl-C ends after the batch at hand, with exit code 130; what --out or --in-place names stays as it was.");
+      "Ctrl-C ends after the batches at hand, with exit code 130; what --out or --in-place names stays as it was.");
   command.run([options] { return run_translate(*options); });
 }
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <mutex>
 #include <stdexcept>
 
 #include "ops/parallel.h"
@@ -94,12 +96,11 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
     else
       translations[i].emplace_back();
   }
-  auto done = static_cast<int64_t>(sources.size() - wanted.size());
-  SearchProblem problem{vocabulary_.size(), vocabulary_.bos(), vocabulary_.eos(), {vocabulary_.bos(), vocabulary_.unk()}, {}};
-  if (vocabulary_.pad() >= 0) problem.forbidden.push_back(vocabulary_.pad());
-  for (const std::vector<size_t>& batch : batches_by_length(lengths, options_.batch_tokens)) {
+  SearchProblem common{vocabulary_.size(), vocabulary_.bos(), vocabulary_.eos(), {vocabulary_.bos(), vocabulary_.unk()}, {}};
+  if (vocabulary_.pad() >= 0) common.forbidden.push_back(vocabulary_.pad());
+  const auto translate_batch = [&](const std::vector<size_t>& batch) {
     std::vector<Source> group;
-    problem.longest.clear();
+    SearchProblem problem = common;
     for (const size_t i : batch) {
       group.push_back(sources[wanted[i]]);
       const double most = options_.length_factor * static_cast<double>(lengths[i]) + static_cast<double>(options_.length_extra);
@@ -112,9 +113,21 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
         // Pieces of bytes can spell line ends.
         translations[wanted[batch[i]]].push_back(
             {text::collapse_spaces(vocabulary_.decode(one.tokens)), one.score, one.log_probability, one.tokens});
+  };
+  // A batch to each thread: they need not wait for each other at every product of every step. A batch that is alone has all threads.
+  const std::vector<std::vector<size_t>> batches = batches_by_length(lengths, options_.batch_tokens);
+  auto done = static_cast<int64_t>(sources.size() - wanted.size());
+  std::mutex reporting;
+  std::atomic<bool> goes_on = true;
+  const auto take_batch = [&](int64_t number, int) {
+    if (!goes_on) return;
+    const std::vector<size_t>& batch = batches[static_cast<size_t>(number)];
+    translate_batch(batch);
+    const std::scoped_lock lock(reporting);
     done += static_cast<int64_t>(batch.size());
-    if (progress && !progress(done, static_cast<int64_t>(sources.size()))) break;
-  }
+    if (progress && goes_on && !progress(done, static_cast<int64_t>(sources.size()))) goes_on = false;
+  };
+  AtenParallel().run(static_cast<int64_t>(batches.size()), take_batch);
   return translations;
 }
 

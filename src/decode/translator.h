@@ -43,8 +43,8 @@ class Translator {
   Source encode(std::span<const std::string_view> sentences) const;
 
   // Of each source its best translations, best first, in the order of the sources. A source without pieces has one translation, which is
-  // empty. `progress` is called after each batch with the number of sources that are done; false ends the work, and what is not done then
-  // has no translations.
+  // empty. `progress` is called after each batch with the number of sources that are done, by whichever thread has done it, one at a time;
+  // false ends the work after the batches at hand, and what is not done then has no translations.
   using Translations = std::vector<std::vector<Translation>>;
   using Progress = std::function<bool(int64_t done, int64_t all)>;
   Translations translate(const std::vector<Source>& sources, const Progress& progress = {}) const;

@@ -3,12 +3,16 @@
 #include "decode/translator.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include "../ops/threads.h"
 
 namespace hinge::decode {
 namespace {
@@ -168,7 +172,8 @@ TEST_F(Texts, KeepTheirOrderInBatchesOfAnySize) {
   const std::vector<std::string> texts = {"one two", "", "seven eight nine ten eleven one two three", "   ", "six", "five six seven eight",
                                           "two"};
   std::vector<std::vector<std::string>> results;
-  for (const int64_t tokens : {1, 16, 4096}) {
+  for (const auto& [threads, tokens] : {std::pair(1, 1), {3, 1}, {3, 16}, {3, 4096}}) {
+    const Threads set(threads);
     TranslationOptions options;
     options.batch_tokens = tokens;
     const Translator translator(model_, vocabulary_, options);
@@ -218,28 +223,46 @@ TEST_F(Texts, ComeGroupByGroup) {
   EXPECT_EQ(translator.translate_in_groups({}, take), 0);
 }
 
-TEST_F(Texts, StopAfterABatch) {
+TEST_F(Texts, StopAfterTheBatchesAtHand) {
   TranslationOptions options;
   options.batch_tokens = 1;  // each source is a batch
   const Translator translator(model_, vocabulary_, options);
   const std::vector<Source> sources(40, translator.encode("one two"));  // of one length: they are translated in their order
-  for (const int64_t most : {0, 1, 3, 39, 40}) {
-    size_t taken = 0;
-    const auto take = [&](size_t first, const Translator::Translations& translations) {
-      EXPECT_EQ(first, taken);
-      taken += translations.size();
-    };
-    int64_t last = 0;
-    const int64_t done = translator.translate_in_groups(sources, take, [&](int64_t so_far, int64_t all) {
-      EXPECT_EQ(all, 40);
-      EXPECT_GE(so_far, last);
-      last = so_far;
-      return so_far < most;
-    });
-    EXPECT_EQ(done, most);
-    EXPECT_EQ(taken, static_cast<size_t>(most));
-    EXPECT_EQ(last, most) << "no batch after that";
+  for (const int64_t threads : {1, 3}) {
+    const Threads set(static_cast<int>(threads));
+    for (const int64_t most : {0, 1, 3, 39, 40}) {
+      size_t taken = 0;
+      const auto take = [&](size_t first, const Translator::Translations& translations) {
+        EXPECT_EQ(first, taken);
+        taken += translations.size();
+      };
+      int64_t last = 0;
+      const int64_t done = translator.translate_in_groups(sources, take, [&](int64_t so_far, int64_t all) {
+        EXPECT_EQ(all, 40);
+        EXPECT_GE(so_far, last);
+        last = so_far;
+        return so_far < most;
+      });
+      EXPECT_EQ(last, most) << "nobody is asked again";
+      EXPECT_GE(done, most);
+      EXPECT_LE(done, most == 0 ? 0 : most + threads - 1) << "the other threads end theirs and begin no more";
+      EXPECT_EQ(taken, static_cast<size_t>(done));
+    }
   }
+}
+
+TEST_F(Texts, AreTranslatedABatchToAThread) {
+  const Threads set(2);
+  TranslationOptions options;
+  options.batch_tokens = 1;
+  const Translator translator(model_, vocabulary_, options);
+  const std::vector<Source> two(2, translator.encode("one two")), one(two.begin(), two.begin() + 1);
+  // In a parallel region a batch's products have one thread.
+  bool as_expected = true;
+  translator.translate(two, [&](int64_t, int64_t) { return as_expected = as_expected && at::in_parallel_region(); });
+  EXPECT_TRUE(as_expected);
+  translator.translate(one, [&](int64_t, int64_t) { return as_expected = !at::in_parallel_region(); });
+  EXPECT_TRUE(as_expected);
 }
 
 TEST_F(Texts, HaveLengthsAsAskedFor) {

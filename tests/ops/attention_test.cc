@@ -15,6 +15,7 @@
 
 #include "op_error.h"
 #include "ops/attention_impl.h"
+#include "threads.h"
 
 namespace hinge {
 namespace {
@@ -374,12 +375,11 @@ TEST(Attention, EmptyProblems) {
 
 TEST(Attention, ThreadsDoNotChangeABit) {
   const Tensor q = leaf({1, 4, 150, 32}, 1, at::kFloat), k = leaf({1, 2, 170, 32}, 2, at::kFloat), v = leaf({1, 2, 170, 32}, 3, at::kFloat);
-  const int threads = at::get_num_threads();
   for (const Activation h : kAll) {
     AttentionOptions options;
     options.h = h;
     const auto run = [&](int count) {
-      at::set_num_threads(count);
+      const Threads set(count);
       const Tensor out = attention(q, k, v, options);
       std::vector<Tensor> all = gradients(out.square().sum(), {q, k, v});
       all.push_back(out);
@@ -388,7 +388,6 @@ TEST(Attention, ThreadsDoNotChangeABit) {
     const std::vector<Tensor> one = run(1), three = run(3);
     for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], three[i])) << kernels::activation_name(h) << " " << i;
   }
-  at::set_num_threads(threads);
 }
 
 TEST(Attention, DropoutDependsOnTheSeedOnly) {

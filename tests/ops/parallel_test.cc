@@ -13,19 +13,10 @@
 #include <vector>
 
 #include "hinge/openmp_parallel.h"
+#include "threads.h"
 
 namespace hinge {
 namespace {
-
-// Sets the number of threads, and puts it back.
-class Threads {
- public:
-  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before_); }
-
- private:
-  int before_;
-};
 
 TEST(AtenParallel, RunsEveryTaskOnce) {
   for (int threads : {1, 2, 4}) {
