@@ -143,8 +143,10 @@ class Loop {
     return result;
   }
 
+  // The last step is always evaluated; one that is less than half an interval before it is left to it.
   bool evaluation_due() const {
-    return step_ > 0 && (step_ % settings_.eval_steps == 0 || step_ == settings_.steps) && evaluated_at_ != step_;
+    const int64_t left = settings_.steps - step_, every = settings_.eval_steps;
+    return step_ > 0 && (left == 0 || (step_ % every == 0 && 2 * left >= every)) && evaluated_at_ != step_;
   }
   bool average_due() const { return step_ == settings_.steps && averaged_steps().size() > 1 && !averaged_score_; }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "data/codec.h"
 #include "support/config.h"
@@ -471,6 +472,19 @@ TEST_F(FolderTest, NamesThatCannotBeStoredAreRefused) {
   std::filesystem::rename(path("images\xFF"), path("images"));
   run(config(1), "run");
   EXPECT_EQ(load_vit(path("run"), Which::latest).classes[1], "caf\xC3\xA9");
+}
+
+TEST_F(TrainTest, TheLastStepIsEvaluatedAndNoneShortlyBeforeIt) {
+  for (const auto& [steps, evaluated] : {std::pair<int64_t, std::set<int64_t>>{8, {4, 8}}, {9, {4, 9}}, {10, {4, 8, 10}}, {2, {2}}}) {
+    VitTrainConfig config = tiny(steps);
+    config.train.eval_every = 1;  // 4 steps
+    const std::string name = "run" + std::to_string(steps);
+    run(config, name);
+    std::set<int64_t> got;
+    for (const support::MetricRecord& line : support::read_metrics(metrics_path(path(name))))
+      if (!std::isnan(line.number("eval/accuracy"))) got.insert(line.step);
+    EXPECT_EQ(got, evaluated) << steps << " steps";
+  }
 }
 
 TEST_F(TrainTest, ProgressFitsAnOrdinaryTerminal) {
