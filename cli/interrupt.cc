@@ -27,9 +27,9 @@ extern "C" void ask_to_stop(int) {
 
 void stop_when_asked(const char* notice) {
   stop_notice = notice;
-  std::signal(SIGINT, ask_to_stop);
-  std::signal(SIGTERM, ask_to_stop);
-  if (std::signal(SIGHUP, ask_to_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
+  // What was ignored at the start stays so: SIGHUP under nohup, SIGINT in the background of a script, whose Ctrl-C is for others.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, ask_to_stop) == SIG_IGN) std::signal(signal, SIG_IGN);
 }
 
 const std::atomic<bool>& stop_asked() { return stop_flag; }

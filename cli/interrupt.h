@@ -5,8 +5,8 @@
 
 namespace hinge::cli {
 
-// From here on Ctrl-C, SIGTERM and a closed terminal set stop_asked() and say "hinge: <notice>; Ctrl-C again ends at once". A literal:
-// it is read when the signal comes.
+// From here on Ctrl-C, SIGTERM and a closed terminal set stop_asked() and say "hinge: <notice>; Ctrl-C again ends at once", but for those
+// that the process was started to ignore. A literal: it is read when the signal comes.
 void stop_when_asked(const char* notice);
 
 // Whether to end soon. Never set before stop_when_asked().

@@ -54,7 +54,7 @@ def run(tmp_path_factory):
     process = subprocess.Popen([HINGE, "train", config, "--out", run], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not list(run.glob("checkpoints/step-*")):
         time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # SIGINT is ignored by what scripts start in the background
     out, err = process.communicate()
     assert process.returncode == 130, err
     assert "Stopped after step" in out

@@ -55,6 +55,7 @@ class CommandTest : public support::TemporaryFolderTest {
       if (id_ != 0) return;
       for (const auto& [file, descriptor] : {std::pair(out_, STDOUT_FILENO), std::pair(err_, STDERR_FILENO)})
         ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), descriptor);
+      for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);  // scripts start what runs in the background without them
       at_start();
       ::execv(pointers[0], pointers.data());
       ::_exit(127);
@@ -214,14 +215,17 @@ TEST_P(AnyRunTest, SaysHowLongItWaitedForData) {
   EXPECT_EQ(lines, 12);
 }
 
-TEST_F(CommandTest, NohupKeepsItRunning) {
-  Process process(*this, begin("run"), [] { std::signal(SIGHUP, SIG_IGN); });
-  while (!process.ended() && !saving("run")) {
+TEST_F(CommandTest, WhatIsIgnoredAtTheStartDoesNotStopIt) {
+  for (const int signal : {SIGHUP, SIGINT}) {  // as nohup starts it, and as a script starts what runs in its background
+    const std::string run = "run-" + std::to_string(signal);
+    Process process(*this, begin(run), [&] { std::signal(signal, SIG_IGN); });
+    while (!process.ended() && !saving(run)) {
+    }
+    process.send(signal);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_TRUE(mentions(ended.out, {"Done: "}));
   }
-  process.send(SIGHUP);
-  const Ended ended = process.wait();
-  EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_TRUE(mentions(ended.out, {"Done: "}));
 }
 
 TEST_P(AnyRunTest, AFullDiskLosesNothing) {
