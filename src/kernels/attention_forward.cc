@@ -1,7 +1,8 @@
 // Forward attention: scores, activation and weighted sum, tile by tile; no L x L array.
 //
 // The micro-kernels work on panels of two vectors. Where D is a multiple of that (on AVX2 of 16 floats or 8 doubles), results and the
-// values of short sequences stay where the caller has them; other widths go through padded copies.
+// values of short sequences stay where the caller has them, and so do keys and values of sequences with a few rows only (decoding); other
+// widths go through padded copies.
 #include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,6 +21,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // A head is cut into spans of row blocks, so that there are about this many in a call: tasks for the workers, if they share heads.
 inline constexpr int64_t kSpans = 64;
+
+// A sequence with at most so many rows reads keys and values in place: packing them costs as much as the products of four rows.
+inline constexpr int64_t kFewRows = 4;
 
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
 template <typename T> struct ForwardScratch {
@@ -142,7 +146,10 @@ template <typename T> class Forward {
     const int64_t heads = plan_.shape.B * plan_.shape.Hq;
     if (io_.skipped) std::fill_n(io_.skipped, heads, SkipCount{});
 
-    const int64_t packed = PackedScoresSize(plan_, plan_.longest_seen) + PackedWidthsSize(plan_, plan_.longest_seen);
+    int64_t longest = 0;
+    for (const Sequence& seq : plan_.sequences)
+      if (!ReadsInPlace(seq)) longest = std::max(longest, seq.seen);
+    const int64_t packed = PackedScoresSize(plan_, longest) + PackedWidthsSize(plan_, longest);
     const bool split = SplitsUnits(units, workers);
     const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
     std::vector<ForwardScratch<T>> scratch(static_cast<size_t>(workers));
@@ -195,12 +202,17 @@ template <typename T> class Forward {
     for (T*& pack : packs) pack = carver.take<T>(packed);
   }
 
+  // Keys and values of a few rows.
+  bool ReadsInPlace(const Sequence& seq) const { return seq.lq <= kFewRows && plan_.padded_depth == plan_.shape.D; }
   // A short sequence's values stay in L1 as they are; of a long one, rows a power of two apart would push each other out.
-  bool ReadsValuesInPlace(const Sequence& seq) const { return seq.seen <= 128 && plan_.padded_depth == plan_.shape.D; }
+  bool ReadsValuesInPlace(const Sequence& seq) const {
+    return ReadsInPlace(seq) || (seq.seen <= 128 && plan_.padded_depth == plan_.shape.D);
+  }
 
   // Keys [begin, end) of a unit: score panels of scale k, then width panels of v.
   void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
     const Sequence& seq = plan_.unit_sequence(unit);
+    if (ReadsInPlace(seq)) return;
     const int64_t kv_head = plan_.unit_kv_head(unit);
     PackScores(plan_, seq, io_.k, kv_head, begin, end, static_cast<T>(plan_.rule.scale), pack);
     if (!ReadsValuesInPlace(seq)) PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize(plan_, seq.seen));
@@ -220,6 +232,14 @@ template <typename T> class Forward {
     Report(unit, g, watch);
   }
 
+  // Where a tile's queries are read and its sums are kept: in the caller's arrays if whole panels and tiles fit there.
+  struct Place {
+    const T* q;
+    T* out;
+    int64_t q_row, out_row;
+    bool in_place;
+  };
+
   // One block of row tiles of one query head against all its keys.
   HWY_NOINLINE void Block(int64_t unit, int64_t g, int64_t block, const T* pack, ForwardScratch<T>& s, ZeroWatch& watch) {
     const Sequence& seq = plan_.unit_sequence(unit);
@@ -228,7 +248,7 @@ template <typename T> class Forward {
     const Parts blocks(all.parts, kBlockTiles);
     const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
     const int64_t depth = plan_.shape.D, NR = plan_.NR;
-    const bool values_in_place = ReadsValuesInPlace(seq);
+    const bool in_place = ReadsInPlace(seq), values_in_place = ReadsValuesInPlace(seq);
     const T* values = values_in_place ? At(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen);
     const int64_t value_row = values_in_place ? io_.v.stride_l : NR, value_panel = values_in_place ? NR : seq.seen * NR;
 
@@ -240,12 +260,16 @@ template <typename T> class Forward {
       const int64_t nk = std::min(kForwardKeys, most - k0);
       const bool look = watch.look();
       for (int64_t t = 0; t < tiles; ++t) keys[t].set_visible(seq, all.begin(first_tile + t), all.size(first_tile + t), k0, nk);
-      for (int64_t j = 0; j < nk; j += NR)
-        for (int64_t t = 0; t < tiles; ++t)
-          if (j < keys[t].most())
-            kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth, s.shift + t * kTileRows,
-                                             s.weights + t * kTileRows * kForwardKeys + j, nullptr,
-                                             look ? s.masks + t * kForwardKeys + j / NR : nullptr);
+      if (in_place) {
+        ScoreInPlace(unit, places[0], keys[0], k0, s, look);
+      } else {
+        for (int64_t j = 0; j < nk; j += NR)
+          for (int64_t t = 0; t < tiles; ++t)
+            if (j < keys[t].most())
+              kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth, s.shift + t * kTileRows,
+                                               s.weights + t * kTileRows * kForwardKeys + j, nullptr,
+                                               look ? s.masks + t * kForwardKeys + j / NR : nullptr);
+      }
       if (kernels_.activate)
         for (int64_t t = 0; t < tiles; ++t)
           kernels_.activate(s.weights + t * kTileRows * kForwardKeys, nullptr, keys[t].rows, keys[t].most());
@@ -257,6 +281,10 @@ template <typename T> class Forward {
       // Rows that all end here get their factor on the way; causal rows later.
       const bool finish = !seq.causal && k0 + nk == most;
       if (finish && plan_.softmax) DivideFactors(tiles, keys, s);
+      if (in_place && keys[0].padded == 1) {
+        AddOneRow(keys[0], s.weights, values + k0 * value_row, value_row, places[0].out, k0 > 0, finish ? s.factor : nullptr);
+        continue;
+      }
       for (int64_t p = 0; p < plan_.width_panels; ++p) {
         const T* panel = values + p * value_panel + k0 * value_row;
         for (int64_t t = 0; t < tiles; ++t) {
@@ -276,18 +304,28 @@ template <typename T> class Forward {
     StoreRows(seq, head, all, first_tile, tiles, most, places, s);
   }
 
+  // The weights of the only tile of a sequence with a few rows.
+  void ScoreInPlace(int64_t unit, const Place& place, const TileKeys<T>& keys, int64_t k0, ForwardScratch<T>& s, bool look) {
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const T* first = At(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0);
+    if (keys.most() == 0) return;
+    kernels_.of_few_rows(place.q, place.q_row, keys.padded, first, io_.k.stride_l, keys.most(), plan_.shape.D,
+                         static_cast<T>(plan_.rule.scale), s.shift, s.weights, look ? s.masks : nullptr);
+  }
+
+  // The weighted sum of the only row of a sequence, values in place.
+  void AddOneRow(const TileKeys<T>& keys, const T* weights, const T* values, int64_t value_row, T* out, bool add, const T* factor) {
+    const Parts passes(plan_.width_panels, kMostPanels);
+    for (int64_t pass = 0; pass < passes.parts; ++pass) {
+      const int64_t from = passes.begin(pass) * plan_.NR;
+      CallWeightedPanels(passes.size(pass), weights, keys.list, keys.count, values + from, value_row, out + from, add, factor);
+    }
+  }
+
   void Report(int64_t unit, int64_t g, const ZeroWatch& watch) {
     const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
     if (io_.skipped) AddSkipped(io_.skipped[plan_.unit_sequence(unit).b * plan_.shape.Hq + head], watch.total());
   }
-
-  // Where a tile's queries are read and its sums are kept: in the caller's arrays if whole panels and tiles fit there.
-  struct Place {
-    const T* q;
-    T* out;
-    int64_t q_row, out_row;
-    bool in_place;
-  };
 
   void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s,
                 Place* places) {

@@ -4,6 +4,7 @@
 //   score panel   [D][NR]      NR neighbouring keys (or values), transposed: element (d, j)   for q k^T and dO v^T
 //   width panel   [rows][NR]   NR neighbouring elements of D of many keys                     for p v, ds k, and the sums dk, dv
 //   weight tile   [kTileRows][kKeys]   the weights of one row tile and one block of at most kKeys keys
+// A few rows alone, as in a step of decoding, read keys and values where they are: packing would cost more than their products.
 // Tiles of 6 rows x 2 vectors keep 12 sums in registers: with 2 vectors of the panel and 1 broadcast that is 15 of AVX2's 16.
 #if defined(HINGE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HINGE_TILE_INL_H_
@@ -313,11 +314,126 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
   }
 }
 
+// WeightedRows for one row and P panels at a time, whose values lie side by side: enough sums at once to hide the latency of one.
+template <int P, bool kListed, typename T>
+HWY_NOINLINE void WeightedPanels(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
+                                 const T* HWY_RESTRICT rows, int64_t row, T* HWY_RESTRICT sums, bool add, const T* HWY_RESTRICT factor) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  HINGE_ROWS(HINGE_DECLARE)
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t key = kListed ? static_cast<int64_t>(list[k]) : k;
+    const V w = hn::Set(d, weights[key]);
+    const T* HWY_RESTRICT value = rows + key * row;
+#define HINGE_ADD(p)                                                 \
+  if constexpr (P > p) {                                             \
+    a##p = hn::MulAdd(w, hn::LoadU(d, value + 2 * p * N), a##p);     \
+    b##p = hn::MulAdd(w, hn::LoadU(d, value + 2 * p * N + N), b##p); \
+  }
+    HINGE_ROWS(HINGE_ADD)
+#undef HINGE_ADD
+  }
+  const V f = hn::Set(d, factor ? *factor : T{1});
+#define HINGE_FINISH(p)                                         \
+  if constexpr (P > p) {                                        \
+    if (add) {                                                  \
+      a##p = hn::Add(a##p, hn::LoadU(d, sums + 2 * p * N));     \
+      b##p = hn::Add(b##p, hn::LoadU(d, sums + 2 * p * N + N)); \
+    }                                                           \
+    hn::StoreU(hn::Mul(f, a##p), d, sums + 2 * p * N);          \
+    hn::StoreU(hn::Mul(f, b##p), d, sums + 2 * p * N + N);      \
+  }
+  HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
+}
+
 #undef HINGE_DOT
 #undef HINGE_PIN
 #undef HINGE_STEP
 #undef HINGE_DECLARE
 #undef HINGE_ROWS
+
+#if HWY_TARGET != HWY_SCALAR
+// The sum of a vector's 128-bit blocks.
+template <class D> HWY_INLINE auto SumOfBlocks(D, hn::Vec<D> x) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= 16) {
+    return x;
+  } else {
+    const hn::Half<D> half;
+    return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
+  }
+}
+#endif
+
+// out[i] = the sum of the lanes of xi.
+template <class D, typename T = hn::TFromD<D>, class V = hn::Vec<D>> HWY_INLINE void SumsOfFour(D d, V x0, V x1, V x2, V x3, T* out) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(T) == 4) {
+    // In each block: the halves of two vectors, interleaved and added, then those of the two pairs.
+    const hn::Repartition<uint64_t, D> d64;
+    const auto x01 = hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, x0, x1), hn::InterleaveUpper(d, x0, x1)));
+    const auto x23 = hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, x2, x3), hn::InterleaveUpper(d, x2, x3)));
+    const V sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, x01, x23)), hn::BitCast(d, hn::InterleaveUpper(d64, x01, x23)));
+    hn::StoreU(SumOfBlocks(d, sums), hn::CappedTag<T, 4>(), out);
+    return;
+  }
+#endif
+  out[0] = hn::GetLane(hn::SumOfLanes(d, x0));
+  out[1] = hn::GetLane(hn::SumOfLanes(d, x1));
+  out[2] = hn::GetLane(hn::SumOfLanes(d, x2));
+  out[3] = hn::GetLane(hn::SumOfLanes(d, x3));
+}
+
+// ScoreTile without a panel, for a tile of a few rows and the first `count` of the keys, which are `key_row` apart; depth is a multiple of
+// NR. Weights up to a panel's end are set, and masks are those of all panels.
+template <class H, int64_t kKeys, typename T>
+HWY_NOINLINE void ScoreRows(const T* HWY_RESTRICT left, int64_t left_row, int64_t rows, const T* HWY_RESTRICT keys, int64_t key_row,
+                            int64_t count, int64_t depth, T scale, const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights,
+                            uint32_t* HWY_RESTRICT masks) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d)), NR = kPanelVectors * N;
+  int64_t j = 0;
+  for (; j < count; j += 4) {
+    const int64_t last = count - 1;  // stands in for the keys behind it
+    const T *k0 = keys + j * key_row, *k1 = keys + std::min(j + 1, last) * key_row, *k2 = keys + std::min(j + 2, last) * key_row,
+            *k3 = keys + std::min(j + 3, last) * key_row;
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* HWY_RESTRICT q = left + r * left_row;
+      V a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+      for (int64_t k = 0; k < depth; k += NR) {
+        const V qa = hn::LoadU(d, q + k), qb = hn::LoadU(d, q + k + N);
+        a0 = hn::MulAdd(qa, hn::LoadU(d, k0 + k), a0);
+        a1 = hn::MulAdd(qa, hn::LoadU(d, k1 + k), a1);
+        a2 = hn::MulAdd(qa, hn::LoadU(d, k2 + k), a2);
+        a3 = hn::MulAdd(qa, hn::LoadU(d, k3 + k), a3);
+        b0 = hn::MulAdd(qb, hn::LoadU(d, k0 + k + N), b0);
+        b1 = hn::MulAdd(qb, hn::LoadU(d, k1 + k + N), b1);
+        b2 = hn::MulAdd(qb, hn::LoadU(d, k2 + k + N), b2);
+        b3 = hn::MulAdd(qb, hn::LoadU(d, k3 + k + N), b3);
+      }
+      SumsOfFour(d, hn::Add(a0, b0), hn::Add(a1, b1), hn::Add(a2, b2), hn::Add(a3, b3), weights + r * kKeys + j);
+    }
+  }
+  const int64_t end = (count + NR - 1) / NR * NR;
+  for (int64_t r = 0; r < rows && j < end; ++r) std::fill_n(weights + r * kKeys + j, end - j, T{0});
+  const V by = hn::Set(d, scale);
+  for (j = 0; j < end; j += NR) {
+    V any_a = hn::Zero(d), any_b = any_a;
+    for (int64_t r = 0; r < rows; ++r) {
+      T* HWY_RESTRICT w = weights + r * kKeys + j;
+      const V to = hn::Set(d, shift[r]);
+      const V a = H::value(d, hn::MulAdd(hn::Load(d, w), by, to)), b = H::value(d, hn::MulAdd(hn::Load(d, w + N), by, to));
+      hn::Store(a, d, w);
+      hn::Store(b, d, w + N);
+      any_a = hn::Or(any_a, a);
+      any_b = hn::Or(any_b, b);
+    }
+    if (H::kHasZeros && masks) masks[j / NR] = NonZeroBits(d, any_a) | NonZeroBits(d, any_b) << N;
+  }
+}
 
 #if HWY_TARGET != HWY_SCALAR
 // Four elements, from k on, of the rows 0, 4, 8 ... of `rows`, as the 128-bit blocks of one vector.

@@ -99,6 +99,29 @@ std::vector<Case> every_pair() {
 }
 INSTANTIATE_TEST_SUITE_P(Attention, EveryPair, ::testing::ValuesIn(every_pair()), case_name);
 
+// A few rows, as in steps of decoding, which read keys and values in place where D is a multiple of a panel.
+class FewRows : public ::testing::TestWithParam<Case> {};
+TEST_P(FewRows, EqualsReference) { compare<float, double>(GetParam()); }
+std::vector<Case> few_rows() {
+  const int64_t keys[] = {1, 3, 4, 15, 16, 25, 256, 300, 515}, widths[] = {16, 32, 48, 64, 96, 112, 128, 256};
+  std::vector<Case> cases;
+  size_t next = 0;
+  for (size_t h = 0; h < kActivationNames.size(); ++h)
+    for (size_t v = 0; v < kVisibilityNames.size(); ++v)
+      for (const int64_t rows : {1, 2, 4}) {
+        Case c;
+        c.h = static_cast<Activation>(h), c.visibility = static_cast<Visibility>(v);
+        c.Lq = rows, c.Lk = keys[next % std::size(keys)], c.D = widths[next % std::size(widths)];
+        c.group = next % 3 == 0 ? 2 : 1, c.B = 3, c.length_rule = LengthRule::visible, c.head_parameters = true;
+        c.statistics = next % 2 == 0, c.dropout = next % 5 == 0 ? 0.25 : 0, c.workers = next % 7 == 0 ? 5 : 1;
+        c.layout = static_cast<Layout>(next % kLayoutNames.size());
+        if (!quick() || next % 6 == 0) cases.push_back(c);
+        ++next;
+      }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Attention, FewRows, ::testing::ValuesIn(few_rows()), case_name);
+
 // Larger than any block, one head: long sums over keys and rows.
 TEST(Attention, LongSequenceEqualsReference) {
   for (Activation h : {Activation::relu, Activation::gelu, Activation::identity, Activation::softmax})
