@@ -114,7 +114,8 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
         translations[wanted[batch[i]]].push_back(
             {text::collapse_spaces(vocabulary_.decode(one.tokens)), one.score, one.log_probability, one.tokens});
   };
-  // A batch to each thread: they need not wait for each other at every product of every step. A batch that is alone has all threads.
+  // A batch to each thread: they need not wait for each other at every product of every step. Where there are fewer batches than threads,
+  // all threads share one after another.
   const std::vector<std::vector<size_t>> batches = batches_by_length(lengths, options_.batch_tokens);
   auto done = static_cast<int64_t>(sources.size() - wanted.size());
   std::mutex reporting;
@@ -127,22 +128,30 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
     done += static_cast<int64_t>(batch.size());
     if (progress && goes_on && !progress(done, static_cast<int64_t>(sources.size()))) goes_on = false;
   };
-  AtenParallel().run(static_cast<int64_t>(batches.size()), take_batch);
+  if (AtenParallel parallel; std::ssize(batches) >= parallel.workers())
+    parallel.run(std::ssize(batches), take_batch);
+  else
+    for (int64_t i = 0; i < std::ssize(batches); ++i) take_batch(i, 0);
   return translations;
 }
 
 int64_t Translator::translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress) const {
   const auto all = static_cast<int64_t>(sources.size());
-  const auto goes_on = [&](int64_t done) { return !progress || progress(done, all); };
+  bool stopped = false;
+  const auto goes_on = [&](int64_t done) {
+    stopped = stopped || (progress && !progress(done, all));
+    return !stopped;
+  };
+  const int64_t batches = std::max<int64_t>(kBatchesOfAGroup, 2 * AtenParallel().workers());
   auto first = sources.begin();
   while (first != sources.end()) {
     const int64_t before = first - sources.begin();
     if (!goes_on(before)) return before;
-    const auto end = end_of_group(first, sources.end(), kBatchesOfAGroup * options_.batch_tokens);
+    const auto end = end_of_group(first, sources.end(), batches * options_.batch_tokens);
     Translations group = translate(std::vector<Source>(first, end), [&](int64_t done, int64_t) { return goes_on(before + done); });
     group.erase(std::find_if(group.begin(), group.end(), [](const auto& best) { return best.empty(); }), group.end());
     take(static_cast<size_t>(before), group);
-    if (static_cast<int64_t>(group.size()) < end - first) return before + static_cast<int64_t>(group.size());
+    if (stopped) return before + static_cast<int64_t>(group.size());
     first = end;
   }
   return all;

@@ -55,9 +55,9 @@ class Translator {
   using Take = std::function<void(size_t first, const Translations& translations)>;
   int64_t translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress = {}) const;
 
-  // The batches of a group, whose sources are sorted by length into them. A batch takes as many steps as its longest source asks for, and
-  // the last of a group is not full: with 32 of them a batch holds sources of nearly one length, and half a batch in a group is little,
-  // while what is done does not have to wait for long.
+  // The batches of a group, at least, whose sources are sorted by length into them. A batch takes as many steps as its longest source asks
+  // for, and the last of a group is not full: with 32 of them a batch holds sources of nearly one length, and half a batch in a group is
+  // little, while what is done does not have to wait for long.
   static constexpr int64_t kBatchesOfAGroup = 32;
 
  private:

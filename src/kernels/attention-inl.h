@@ -168,17 +168,15 @@ HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys) { return key
 template <typename T> struct ScoreKernels {
   using Score = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*);
   Score by_rows[kTileRows + 1];
-  // Without panels, weights only.
-  void (*of_few_rows)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, T, const T*, T*, uint32_t*);
   void (*activate)(T*, T*, int, int64_t);  // null: done in the tile
   bool has_zeros;
 };
 
 template <class H, int64_t kKeys, bool kSlopes, typename T> ScoreKernels<T> MakeScoreKernels() {
   if constexpr (H::kInTile) {
-    return {HINGE_BY_ROWS(ScoreTile, H, kKeys, kSlopes, T), ScoreRows<H, kKeys, T>, nullptr, H::kHasZeros};
+    return {HINGE_BY_ROWS(ScoreTile, H, kKeys, kSlopes, T), nullptr, H::kHasZeros};
   } else {
-    return {HINGE_BY_ROWS(ScoreTile, Identity, kKeys, false, T), ScoreRows<Identity, kKeys, T>, ActivateTile<H, kKeys, kSlopes, T>, false};
+    return {HINGE_BY_ROWS(ScoreTile, Identity, kKeys, false, T), ActivateTile<H, kKeys, kSlopes, T>, false};
   }
 }
 
@@ -203,23 +201,6 @@ HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* lis
   static constexpr F kListed[] = HINGE_BY_ROWS(WeightedRows, kKeys, true, T);
   (list ? kListed : kDense)[rows](weights, list, count, right, right_row, sums, sum_row, add, factor);
 }
-
-// WeightedPanels by the number of panels.
-template <typename T>
-HWY_INLINE void CallWeightedPanels(int64_t panels, const T* weights, const uint32_t* list, int64_t count, const T* right, int64_t right_row,
-                                   T* sums, bool add, const T* factor) {
-  using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*, bool, const T*);
-#define HINGE_BY_PANELS(kListed)                                                                                                         \
-  {                                                                                                                                      \
-    nullptr, WeightedPanels<1, kListed, T>, WeightedPanels<2, kListed, T>, WeightedPanels<3, kListed, T>, WeightedPanels<4, kListed, T>, \
-        WeightedPanels<5, kListed, T>, WeightedPanels<6, kListed, T>                                                                     \
-  }
-  static constexpr F kDense[] = HINGE_BY_PANELS(false);
-  static constexpr F kListed[] = HINGE_BY_PANELS(true);
-#undef HINGE_BY_PANELS
-  (list ? kListed : kDense)[panels](weights, list, count, right, right_row, sums, add, factor);
-}
-inline constexpr int64_t kMostPanels = 6;
 
 template <typename T>
 HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* tile, int64_t tile_row, T* sums) {

@@ -3,6 +3,9 @@
 // The micro-kernels work on panels of two vectors. Where D is a multiple of that (on AVX2 of 16 floats or 8 doubles), results and the
 // values of short sequences stay where the caller has them, and so do keys and values of sequences with a few rows only (decoding); other
 // widths go through padded copies.
+#include <iterator>
+#include <type_traits>
+
 #include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -125,10 +128,31 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
   zeros += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, z)));
 }
 
-// Softmax's own pass wants raw scores: the identity stands in for it.
-template <typename T> struct MakeForwardKernels {
-  template <class H> ScoreKernels<T> operator()() const { return MakeScoreKernels<H, kForwardKeys, false, T>(); }
+// Scores of tiles, and of a few rows without panels. Softmax's own pass wants raw scores: the identity stands in for it.
+template <typename T> struct ForwardKernels : ScoreKernels<T> {
+  void (*few_rows)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, T, const T*, T*, uint32_t*);
 };
+template <typename T> struct MakeForwardKernels {
+  template <class H> ForwardKernels<T> operator()() const {
+    return {MakeScoreKernels<H, kForwardKeys, false, T>(), ScoreRows<std::conditional_t<H::kInTile, H, Identity>, kForwardKeys, T>};
+  }
+};
+
+// WeightedPanels by the number of panels, as few calls as that takes.
+template <typename T>
+void CallWeightedPanels(int64_t panels, const T* weights, const uint32_t* list, int64_t count, const T* right, int64_t right_row, T* sums,
+                        bool add, const T* factor) {
+  using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*, bool, const T*);
+  static constexpr F kDense[] = {WeightedPanels<1, false, T>, WeightedPanels<2, false, T>, WeightedPanels<3, false, T>,
+                                 WeightedPanels<4, false, T>, WeightedPanels<5, false, T>, WeightedPanels<6, false, T>};
+  static constexpr F kListed[] = {WeightedPanels<1, true, T>, WeightedPanels<2, true, T>, WeightedPanels<3, true, T>,
+                                  WeightedPanels<4, true, T>, WeightedPanels<5, true, T>, WeightedPanels<6, true, T>};
+  const Parts passes(panels, std::size(kDense));
+  for (int64_t pass = 0; pass < passes.parts; ++pass) {
+    const int64_t from = passes.begin(pass) * PanelWidth<T>();
+    (list ? kListed : kDense)[passes.size(pass) - 1](weights, list, count, right + from, right_row, sums + from, add, factor);
+  }
+}
 
 // One call of attention_forward.
 template <typename T> class Forward {
@@ -148,7 +172,7 @@ template <typename T> class Forward {
 
     int64_t longest = 0;
     for (const Sequence& seq : plan_.sequences)
-      if (!ReadsInPlace(seq)) longest = std::max(longest, seq.seen);
+      if (!HasFewRows(seq)) longest = std::max(longest, seq.seen);
     const int64_t packed = PackedScoresSize(plan_, longest) + PackedWidthsSize(plan_, longest);
     const bool split = SplitsUnits(units, workers);
     const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
@@ -177,7 +201,7 @@ template <typename T> class Forward {
         std::vector<Task> packing, spans;
         for (int64_t unit = first; unit < last; ++unit) {
           const Sequence& seq = plan_.unit_sequence(unit);
-          for (int64_t chunk = 0; chunk < CeilDiv(seq.seen, kForwardKeys); ++chunk) packing.push_back({unit, 0, chunk});
+          for (int64_t chunk = 0; !HasFewRows(seq) && chunk < CeilDiv(seq.seen, kForwardKeys); ++chunk) packing.push_back({unit, 0, chunk});
           for (int64_t span = Spans(seq).parts - 1; span >= 0; --span)
             for (int64_t g = 0; g < plan_.group; ++g) spans.push_back({unit, g, span});
         }
@@ -202,17 +226,17 @@ template <typename T> class Forward {
     for (T*& pack : packs) pack = carver.take<T>(packed);
   }
 
-  // Keys and values of a few rows.
-  bool ReadsInPlace(const Sequence& seq) const { return seq.lq <= kFewRows && plan_.padded_depth == plan_.shape.D; }
+  // Nothing is packed for them: keys and values are read in place.
+  bool HasFewRows(const Sequence& seq) const { return seq.lq <= kFewRows && plan_.padded_depth == plan_.shape.D; }
   // A short sequence's values stay in L1 as they are; of a long one, rows a power of two apart would push each other out.
   bool ReadsValuesInPlace(const Sequence& seq) const {
-    return ReadsInPlace(seq) || (seq.seen <= 128 && plan_.padded_depth == plan_.shape.D);
+    return plan_.padded_depth == plan_.shape.D && (seq.lq <= kFewRows || seq.seen <= 128);
   }
 
   // Keys [begin, end) of a unit: score panels of scale k, then width panels of v.
   void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
     const Sequence& seq = plan_.unit_sequence(unit);
-    if (ReadsInPlace(seq)) return;
+    if (HasFewRows(seq)) return;
     const int64_t kv_head = plan_.unit_kv_head(unit);
     PackScores(plan_, seq, io_.k, kv_head, begin, end, static_cast<T>(plan_.rule.scale), pack);
     if (!ReadsValuesInPlace(seq)) PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize(plan_, seq.seen));
@@ -248,7 +272,7 @@ template <typename T> class Forward {
     const Parts blocks(all.parts, kBlockTiles);
     const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
     const int64_t depth = plan_.shape.D, NR = plan_.NR;
-    const bool in_place = ReadsInPlace(seq), values_in_place = ReadsValuesInPlace(seq);
+    const bool few_rows = HasFewRows(seq), values_in_place = ReadsValuesInPlace(seq);
     const T* values = values_in_place ? At(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen);
     const int64_t value_row = values_in_place ? io_.v.stride_l : NR, value_panel = values_in_place ? NR : seq.seen * NR;
 
@@ -260,8 +284,8 @@ template <typename T> class Forward {
       const int64_t nk = std::min(kForwardKeys, most - k0);
       const bool look = watch.look();
       for (int64_t t = 0; t < tiles; ++t) keys[t].set_visible(seq, all.begin(first_tile + t), all.size(first_tile + t), k0, nk);
-      if (in_place) {
-        ScoreInPlace(unit, places[0], keys[0], k0, s, look);
+      if (few_rows) {
+        ScoreFewRows(unit, places[0], keys[0], k0, s, look);
       } else {
         for (int64_t j = 0; j < nk; j += NR)
           for (int64_t t = 0; t < tiles; ++t)
@@ -281,8 +305,9 @@ template <typename T> class Forward {
       // Rows that all end here get their factor on the way; causal rows later.
       const bool finish = !seq.causal && k0 + nk == most;
       if (finish && plan_.softmax) DivideFactors(tiles, keys, s);
-      if (in_place && keys[0].padded == 1) {
-        AddOneRow(keys[0], s.weights, values + k0 * value_row, value_row, places[0].out, k0 > 0, finish ? s.factor : nullptr);
+      if (few_rows && keys[0].rows == 1) {
+        CallWeightedPanels(plan_.width_panels, s.weights, keys[0].list, keys[0].count, values + k0 * value_row, value_row, places[0].out,
+                           k0 > 0, finish ? s.factor : nullptr);
         continue;
       }
       for (int64_t p = 0; p < plan_.width_panels; ++p) {
@@ -304,22 +329,12 @@ template <typename T> class Forward {
     StoreRows(seq, head, all, first_tile, tiles, most, places, s);
   }
 
-  // The weights of the only tile of a sequence with a few rows.
-  void ScoreInPlace(int64_t unit, const Place& place, const TileKeys<T>& keys, int64_t k0, ForwardScratch<T>& s, bool look) {
+  // The weights of a sequence's only tile; those of the rows that pad it are zero.
+  void ScoreFewRows(int64_t unit, const Place& place, const TileKeys<T>& keys, int64_t k0, ForwardScratch<T>& s, bool look) {
     const Sequence& seq = plan_.unit_sequence(unit);
-    const T* first = At(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0);
-    if (keys.most() == 0) return;
-    kernels_.of_few_rows(place.q, place.q_row, keys.padded, first, io_.k.stride_l, keys.most(), plan_.shape.D,
-                         static_cast<T>(plan_.rule.scale), s.shift, s.weights, look ? s.masks : nullptr);
-  }
-
-  // The weighted sum of the only row of a sequence, values in place.
-  void AddOneRow(const TileKeys<T>& keys, const T* weights, const T* values, int64_t value_row, T* out, bool add, const T* factor) {
-    const Parts passes(plan_.width_panels, kMostPanels);
-    for (int64_t pass = 0; pass < passes.parts; ++pass) {
-      const int64_t from = passes.begin(pass) * plan_.NR;
-      CallWeightedPanels(passes.size(pass), weights, keys.list, keys.count, values + from, value_row, out + from, add, factor);
-    }
+    kernels_.few_rows(place.q, place.q_row, keys.rows, At(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0), io_.k.stride_l,
+                      keys.most(), plan_.shape.D, static_cast<T>(plan_.rule.scale), s.shift, s.weights, look ? s.masks : nullptr);
+    for (int64_t r = keys.rows; r < keys.padded; ++r) std::fill_n(s.weights + r * kForwardKeys, keys.most(), T{0});
   }
 
   void Report(int64_t unit, int64_t g, const ZeroWatch& watch) {
@@ -432,7 +447,7 @@ template <typename T> class Forward {
 
   const Plan& plan_;
   const AttentionForward<T>& io_;
-  ScoreKernels<T> kernels_;
+  ForwardKernels<T> kernels_;
   bool statistics_;
   uint32_t threshold_;
 };

@@ -387,7 +387,8 @@ template <class D, typename T = hn::TFromD<D>, class V = hn::Vec<D>> HWY_INLINE 
 }
 
 // ScoreTile without a panel, for a tile of a few rows and the first `count` of the keys, which are `key_row` apart; depth is a multiple of
-// NR. Weights up to a panel's end are set, and masks are those of all panels.
+// NR. The rows are multiplied by scale, which a panel would have in its keys. Weights up to a panel's end are set, and masks are those of
+// all panels.
 template <class H, int64_t kKeys, typename T>
 HWY_NOINLINE void ScoreRows(const T* HWY_RESTRICT left, int64_t left_row, int64_t rows, const T* HWY_RESTRICT keys, int64_t key_row,
                             int64_t count, int64_t depth, T scale, const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights,
@@ -395,6 +396,7 @@ HWY_NOINLINE void ScoreRows(const T* HWY_RESTRICT left, int64_t left_row, int64_
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d)), NR = kPanelVectors * N;
+  const V by = hn::Set(d, scale);
   int64_t j = 0;
   for (; j < count; j += 4) {
     const int64_t last = count - 1;  // stands in for the keys behind it
@@ -404,7 +406,7 @@ HWY_NOINLINE void ScoreRows(const T* HWY_RESTRICT left, int64_t left_row, int64_
       const T* HWY_RESTRICT q = left + r * left_row;
       V a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
       for (int64_t k = 0; k < depth; k += NR) {
-        const V qa = hn::LoadU(d, q + k), qb = hn::LoadU(d, q + k + N);
+        const V qa = hn::Mul(by, hn::LoadU(d, q + k)), qb = hn::Mul(by, hn::LoadU(d, q + k + N));
         a0 = hn::MulAdd(qa, hn::LoadU(d, k0 + k), a0);
         a1 = hn::MulAdd(qa, hn::LoadU(d, k1 + k), a1);
         a2 = hn::MulAdd(qa, hn::LoadU(d, k2 + k), a2);
@@ -419,13 +421,12 @@ HWY_NOINLINE void ScoreRows(const T* HWY_RESTRICT left, int64_t left_row, int64_
   }
   const int64_t end = (count + NR - 1) / NR * NR;
   for (int64_t r = 0; r < rows && j < end; ++r) std::fill_n(weights + r * kKeys + j, end - j, T{0});
-  const V by = hn::Set(d, scale);
   for (j = 0; j < end; j += NR) {
     V any_a = hn::Zero(d), any_b = any_a;
     for (int64_t r = 0; r < rows; ++r) {
       T* HWY_RESTRICT w = weights + r * kKeys + j;
       const V to = hn::Set(d, shift[r]);
-      const V a = H::value(d, hn::MulAdd(hn::Load(d, w), by, to)), b = H::value(d, hn::MulAdd(hn::Load(d, w + N), by, to));
+      const V a = H::value(d, hn::Add(hn::Load(d, w), to)), b = H::value(d, hn::Add(hn::Load(d, w + N), to));
       hn::Store(a, d, w);
       hn::Store(b, d, w + N);
       any_a = hn::Or(any_a, a);

@@ -12,7 +12,12 @@ AtenParallel::AtenParallel() : workers_(at::in_parallel_region() ? 1 : std::max(
 void AtenParallel::run(int64_t tasks, const std::function<void(int64_t, int)>& body) {
   std::atomic<int64_t> next{0};
   const auto work = [&](int worker) {
-    for (int64_t task = next++; task < tasks; task = next++) body(task, worker);
+    try {
+      for (int64_t task = next++; task < tasks; task = next++) body(task, worker);
+    } catch (...) {
+      next = tasks;  // an error ends the work: the other workers begin no more
+      throw;
+    }
   };
   const int64_t used = std::min<int64_t>(workers_, tasks);
   if (used <= 1) return work(0);

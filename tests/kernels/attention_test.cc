@@ -103,21 +103,28 @@ INSTANTIATE_TEST_SUITE_P(Attention, EveryPair, ::testing::ValuesIn(every_pair())
 class FewRows : public ::testing::TestWithParam<Case> {};
 TEST_P(FewRows, EqualsReference) { compare<float, double>(GetParam()); }
 std::vector<Case> few_rows() {
-  const int64_t keys[] = {1, 3, 4, 15, 16, 25, 256, 300, 515}, widths[] = {16, 32, 48, 64, 96, 112, 128, 256};
+  const std::vector<int64_t> keys = {1, 2, 3, 4, 15, 16, 25, 256, 300, 515}, widths = {16, 32, 48, 64, 96, 112, 128, 256};
+  const std::vector<int> workers = {1, 5};
+  // Factors: h, visibility, rows, keys, D, layout, query heads of a key head, workers, statistics, dropout.
+  const auto choices = pairwise(
+      {kActivationNames.size(), kVisibilityNames.size(), 4, keys.size(), widths.size(), kLayoutNames.size(), 2, workers.size(), 2, 2});
   std::vector<Case> cases;
-  size_t next = 0;
-  for (size_t h = 0; h < kActivationNames.size(); ++h)
-    for (size_t v = 0; v < kVisibilityNames.size(); ++v)
-      for (const int64_t rows : {1, 2, 4}) {
-        Case c;
-        c.h = static_cast<Activation>(h), c.visibility = static_cast<Visibility>(v);
-        c.Lq = rows, c.Lk = keys[next % std::size(keys)], c.D = widths[next % std::size(widths)];
-        c.group = next % 3 == 0 ? 2 : 1, c.B = 3, c.length_rule = LengthRule::visible, c.head_parameters = true;
-        c.statistics = next % 2 == 0, c.dropout = next % 5 == 0 ? 0.25 : 0, c.workers = next % 7 == 0 ? 5 : 1;
-        c.layout = static_cast<Layout>(next % kLayoutNames.size());
-        if (!quick() || next % 6 == 0) cases.push_back(c);
-        ++next;
-      }
+  for (size_t i = 0; i < choices.size(); i += quick() ? 3 : 1) {
+    const auto& choice = choices[i];
+    Case c;
+    c.h = static_cast<Activation>(choice[0]), c.visibility = static_cast<Visibility>(choice[1]);
+    c.Lq = static_cast<int64_t>(choice[2]) + 1, c.Lk = keys[choice[3]], c.D = widths[choice[4]];
+    c.layout = static_cast<Layout>(choice[5]), c.group = static_cast<int64_t>(choice[6]) + 1, c.workers = workers[choice[7]];
+    c.statistics = choice[8] == 1, c.dropout = choice[9] == 1 ? 0.25 : 0;
+    c.B = 3, c.length_rule = LengthRule::visible, c.head_parameters = true;
+    cases.push_back(c);
+  }
+  // A step of decoding with a long cache, and nothing else asked for: several blocks of keys, the last of which brings the factor.
+  for (size_t h = 0; h < kActivationNames.size(); ++h) {
+    Case c;
+    c.h = static_cast<Activation>(h), c.Lq = 1, c.Lk = 515, c.D = 128, c.length_rule = LengthRule::visible;
+    cases.push_back(c);
+  }
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Attention, FewRows, ::testing::ValuesIn(few_rows()), case_name);

@@ -125,11 +125,15 @@ TEST_P(EveryActivation, SameBitsForAnyNumberOfWorkers) {
         }
       });
     }
-  Case c = base();
-  c.Lq = 40, c.Lk = 51;
-  const Problem<double> p = make_problem<double>(c);
-  Threads threads(3);
-  expect_same_bits(run_fast(p, threads), run_fast(p));
+  for (const auto& [rows, depth] : {std::pair(40, base().D), {3, 64}, {1, 64}}) {
+    Case c = base();
+    c.Lq = rows, c.Lk = 51, c.D = depth;
+    Threads threads(3);
+    const Problem<double> p = make_problem<double>(c);
+    expect_same_bits(run_fast(p, threads), run_fast(p));
+    const Problem<float> single = make_problem<float>(c);
+    expect_same_bits(run_fast(single, threads), run_fast(single));
+  }
 }
 
 // One head so long that it is cut in both directions.
@@ -361,15 +365,16 @@ TEST_P(EveryActivation, TheFutureIsNeverSeen) {
 
 // A NaN that is seen is not swallowed, by relu least of all.
 TEST_P(EveryActivation, VisibleNanShows) {
-  for (bool in_query : {true, false}) {
+  for (const auto& [in_query, rows] : {std::pair(true, 21), {false, 21}, {true, 3}, {false, 3}, {false, 1}}) {
     Case c = base();
-    c.B = 1, c.Lq = 21, c.Lk = 50;
+    c.B = 1, c.Lq = rows, c.Lk = 50, c.D = rows < 5 ? 64 : c.D;
+    const int64_t bad_row = rows / 2;
     Problem<float> p = make_problem<float>(c);
-    (in_query ? p.q.at(0, 0, 13, 5) : p.k.at(0, 0, 44, 5)) = std::nanf("");
+    (in_query ? p.q.at(0, 0, bad_row, 5) : p.k.at(0, 0, 44, 5)) = std::nanf("");
     for_each_simd_target([&] {
       const Results<float> r = run_fast(p);
       for (int64_t i = 0; i < c.Lq; ++i) {
-        const bool poisoned = !in_query || i == 13;
+        const bool poisoned = !in_query || i == bad_row;
         for (int64_t d = 0; d < c.D; ++d) {
           ASSERT_EQ(std::isnan(r.out[static_cast<size_t>(i * c.D + d)]), poisoned) << "head 0, row " << i;
           ASSERT_FALSE(std::isnan(r.out[static_cast<size_t>((c.Lq + i) * c.D + d)])) << "head 1, row " << i;
@@ -384,9 +389,10 @@ TEST_P(EveryActivation, VisibleNanShows) {
 // Scores of about +-1e18 (1e15 where h squares them) and +-1e-30: finite where the exact result is, and right if tiny or if h is no sharper
 // for large scores than for small ones.
 TEST_P(EveryActivation, HugeAndTinyScores) {
-  for (double scale : {h() == Activation::relu2 ? 1e15 : 1e18, 1e-30}) {
+  const double huge = h() == Activation::relu2 ? 1e15 : 1e18, tiny = 1e-30;
+  for (const auto& [scale, rows] : {std::pair(huge, 20), {tiny, 20}, {huge, 3}, {tiny, 3}}) {
     Case c = base();
-    c.scale = scale, c.Lq = 20, c.Lk = 35, c.head_parameters = false;
+    c.scale = scale, c.Lq = rows, c.Lk = 35, c.D = rows < 5 ? 64 : c.D, c.head_parameters = false;
     SCOPED_TRACE("scale " + std::to_string(scale));
     const Problem<float> p = make_problem<float>(c);
     const Results<double> wanted = run_reference(p.as<double>());
@@ -418,14 +424,17 @@ TEST_P(EveryActivation, HugeAndTinyScores) {
 }
 
 // Softmax, scores of -inf in a float: keys without weight, even where a whole first block of keys has no other score.
-TEST(Attention, SoftmaxOfKeysWithoutWeight) {
+class SoftmaxOfWidth : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Attention, SoftmaxOfWidth, ::testing::Values(1, 64));
+TEST_P(SoftmaxOfWidth, KeysWithoutWeight) {
   Case c;
-  c.h = Activation::softmax, c.B = 1, c.Hkv = 1, c.Lq = 2, c.Lk = 300, c.D = 1, c.scale = 1, c.statistics = true;
+  c.h = Activation::softmax, c.B = 1, c.Hkv = 1, c.Lq = 2, c.Lk = 300, c.D = GetParam(), c.scale = 1, c.statistics = true;
   Problem<float> p = make_problem<float>(c);
   p.q.for_each([](float& element) { element = 1e30f; });
   for (int64_t first : {0, 1, 255, 256, 257, 299}) {  // the keys from here on have the score 0, those before -inf
     SCOPED_TRACE("first key with a weight: " + std::to_string(first));
-    for (int64_t j = 0; j < c.Lk; ++j) p.k.at(0, 0, j, 0) = j < first ? -1e30f : 0;
+    for (int64_t j = 0; j < c.Lk; ++j)
+      for (int64_t d = 0; d < c.D; ++d) p.k.at(0, 0, j, d) = j < first ? -1e30f : 0;
     const Problem<float> alone = cut(p, 0, 0, c.Lq, first, c.Lk - first);
     Results<double> wanted = run_reference(alone.as<double>());
     std::fill(wanted.zero_share.begin(), wanted.zero_share.end(), static_cast<double>(first) / static_cast<double>(c.Lk));
@@ -436,7 +445,7 @@ TEST(Attention, SoftmaxOfKeysWithoutWeight) {
       add_key_rows(got, whole, p.shape, 0, first, c.Lk - first);
       expect_within(got, wanted, bounds);
       for (const auto* values : {&whole.dk, &whole.dv})
-        for (float gradient : rows_of(*values, 1, c.Lk, 1, 0, 0, first)) ASSERT_EQ(gradient, 0);
+        for (float gradient : rows_of(*values, 1, c.Lk, c.D, 0, 0, first)) ASSERT_EQ(gradient, 0);
     });
   }
   // No key with a weight: 0/0, as in PyTorch.

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "hinge/openmp_parallel.h"
@@ -58,14 +59,21 @@ TEST(AtenParallel, IsSerialInsideAParallelRegion) {
   EXPECT_EQ(workers, 2);
 }
 
-TEST(AtenParallel, HandsOnAnException) {
-  const Threads set(2);
-  AtenParallel parallel;
-  EXPECT_THROW(parallel.run(10,
-                            [](int64_t task, int) {
-                              if (task == 3) throw std::runtime_error("task 3");
-                            }),
-               std::runtime_error);
+TEST(AtenParallel, HandsOnAnExceptionAndBeginsNoMore) {
+  constexpr int kTasks = 1000;
+  for (int threads : {1, 2}) {
+    const Threads set(threads);
+    AtenParallel parallel;
+    std::atomic<int> begun{0};
+    EXPECT_THROW(parallel.run(kTasks,
+                              [&](int64_t task, int) {
+                                ++begun;
+                                if (task == 0) throw std::runtime_error("task 0");
+                                std::this_thread::sleep_for(std::chrono::milliseconds(1));  // all of them: a second
+                              }),
+                 std::runtime_error);
+    EXPECT_LT(begun, kTasks) << "the other worker went on to the end";
+  }
 }
 
 TEST(OpenMpParallel, RunsEveryTaskOnce) {

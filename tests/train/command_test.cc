@@ -226,6 +226,14 @@ TEST_F(CommandTest, WhatIsIgnoredAtTheStartDoesNotStopIt) {
     EXPECT_EQ(ended.code, 0) << ended.err;
     EXPECT_TRUE(mentions(ended.out, {"Done: "}));
   }
+  // Nor while it is stopping.
+  Process process(*this, begin("run"), [] { std::signal(SIGINT, SIG_IGN); });
+  while (!process.ended() && !saving("run")) {
+  }
+  process.send(SIGTERM);
+  process.send(SIGINT);
+  EXPECT_EQ(process.wait().code, 130);
+  EXPECT_EQ(read_status(path("run")).state, "stopped");
 }
 
 TEST_P(AnyRunTest, AFullDiskLosesNothing) {
