@@ -109,7 +109,7 @@ std::vector<Case> few_rows() {
   const auto choices = pairwise(
       {kActivationNames.size(), kVisibilityNames.size(), 4, keys.size(), widths.size(), kLayoutNames.size(), 2, workers.size(), 2, 2});
   std::vector<Case> cases;
-  for (size_t i = 0; i < choices.size(); i += quick() ? 3 : 1) {
+  for (size_t i = 0; i < choices.size(); i += quick() ? 7 : 1) {
     const auto& choice = choices[i];
     Case c;
     c.h = static_cast<Activation>(choice[0]), c.visibility = static_cast<Visibility>(choice[1]);
