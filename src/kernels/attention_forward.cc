@@ -25,7 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // A head is cut into spans of row blocks, so that there are about this many in a call: tasks for the workers, if they share heads.
 inline constexpr int64_t kSpans = 64;
 
-// A sequence with at most so many rows reads keys and values in place: packing them costs as much as the products of four rows.
+// A sequence with at most so many rows reads keys and values in place: for them, packing does not pay (docs/benchmarks.md). More rows were
+// not tried.
 inline constexpr int64_t kFewRows = 4;
 
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
