@@ -34,20 +34,20 @@ template <typename T> void Gather(const Embedding<T>& io, Parallel& parallel) {
   });
 }
 
-// Rows sorted by their index (by counting: their order stays), then one writer for each slot.
+// Rows sorted by their index (by counting: their order stays), then one writer for each entry.
 template <typename T> void Sums(const EmbeddingSums<T>& io, Parallel& parallel) {
-  std::vector<int64_t> first(static_cast<size_t>(io.slots + 1)), order(static_cast<size_t>(io.rows));
+  std::vector<int64_t> first(static_cast<size_t>(io.entries + 1)), order(static_cast<size_t>(io.rows));
   for (int64_t i = 0; i < io.rows; ++i) ++first[static_cast<size_t>(io.index[i] + 1)];
   for (size_t k = 1; k < first.size(); ++k) first[k] += first[k - 1];
   std::vector<int64_t> next = first;
   for (int64_t i = 0; i < io.rows; ++i) order[static_cast<size_t>(next[static_cast<size_t>(io.index[i])]++)] = i;
 
   const RowDropout<T> dropout(io.dropout);
-  const int64_t per_task = (io.slots + kMostTasks - 1) / kMostTasks;
-  parallel.run((io.slots + per_task - 1) / std::max<int64_t>(per_task, 1), [&](int64_t task, int) HWY_ATTR {
+  const int64_t per_task = (io.entries + kMostTasks - 1) / kMostTasks;
+  parallel.run((io.entries + per_task - 1) / std::max<int64_t>(per_task, 1), [&](int64_t task, int) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const auto scale = hn::Set(d, static_cast<T>(io.scale));
-    for (int64_t k = task * per_task; k < std::min(io.slots, (task + 1) * per_task); ++k) {
+    for (int64_t k = task * per_task; k < std::min(io.entries, (task + 1) * per_task); ++k) {
       T* sums = io.sums + k * io.width;
       std::fill_n(sums, io.width, T{0});
       const int64_t begin = first[static_cast<size_t>(k)], end = first[static_cast<size_t>(k + 1)];

@@ -49,11 +49,11 @@ RowRegulariser row_regulariser(double weight_sum, double weight_log, double visi
   return r;
 }
 
-void visible_slots(const int64_t* q_offsets, const int64_t* k_offsets, int64_t sequences, bool causal, double* visible) {
+void visible_keys(const int64_t* q_offsets, const int64_t* k_offsets, int64_t sequences, bool causal, double* visible) {
   for (int64_t s = 0; s < sequences; ++s) {
-    const int64_t rows = q_offsets[s + 1] - q_offsets[s], slots = k_offsets[s + 1] - k_offsets[s];
+    const int64_t rows = q_offsets[s + 1] - q_offsets[s], keys = k_offsets[s + 1] - k_offsets[s];
     for (int64_t i = 0; i < rows; ++i)
-      visible[q_offsets[s] + i] = static_cast<double>(causal ? std::clamp<int64_t>(i + 1 + slots - rows, 0, slots) : slots);
+      visible[q_offsets[s] + i] = static_cast<double>(causal ? std::clamp<int64_t>(i + 1 + keys - rows, 0, keys) : keys);
   }
 }
 

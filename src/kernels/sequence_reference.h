@@ -1,5 +1,5 @@
-// The meaning of the kernels around sequences, in plain loops over float64: dropout of rows, embeddings, residuals with norms, scores of a
-// global memory, the smoothed cross-entropy, and attention by projection onto the simplex.
+// The meaning of the kernels around sequences, in plain loops over float64: dropout of rows, embeddings, residuals with norms, hidden units of
+// a feed-forward layer, the smoothed cross-entropy, and attention by projection onto the simplex.
 #pragma once
 
 #include <algorithm>
@@ -38,9 +38,9 @@ inline Numbers embedding(const Numbers& weight, const Numbers& positions, int64_
   return dropped(dropout, out, width);
 }
 
-inline Numbers embedding_sums(const Numbers& grad, int64_t width, const std::vector<int64_t>& index, int64_t slots, double scale,
+inline Numbers embedding_sums(const Numbers& grad, int64_t width, const std::vector<int64_t>& index, int64_t entries, double scale,
                               const Dropout& dropout) {
-  Numbers sums(static_cast<size_t>(slots * width));
+  Numbers sums(static_cast<size_t>(entries * width));
   const Numbers kept = dropped(dropout, grad, width);
   for (size_t i = 0; i < kept.size(); ++i) {
     const size_t row = i / static_cast<size_t>(width), column = i % static_cast<size_t>(width);
@@ -83,27 +83,27 @@ inline RmsNorm rms_norm(const Numbers& x, int64_t width, const Numbers& weight, 
   return r;
 }
 
-struct SlotScores {
-  Numbers phi, scores, du, grad_bias;
+struct HiddenActivation {
+  Numbers activated, hidden, du, grad_bias;
 };
-inline SlotScores slot_scores(Activation phi, const Numbers& u, int64_t slots, const Dropout& dropout, const Numbers& grad) {
-  SlotScores r{Numbers(u.size()), {}, Numbers(u.size()), Numbers(static_cast<size_t>(slots))};
-  const auto w = static_cast<size_t>(slots);
-  const Numbers g = dropped(dropout, grad, slots);
+inline HiddenActivation hidden_activation(Activation activation, const Numbers& u, int64_t units, const Dropout& dropout, const Numbers& grad) {
+  HiddenActivation r{Numbers(u.size()), {}, Numbers(u.size()), Numbers(static_cast<size_t>(units))};
+  const auto w = static_cast<size_t>(units);
+  const Numbers g = dropped(dropout, grad, units);
   for (size_t row = 0; row < u.size(); row += w) {
     const double largest = *std::max_element(u.begin() + static_cast<int64_t>(row), u.begin() + static_cast<int64_t>(row + w));
     double sum = 0, mean = 0;
     for (size_t j = row; j < row + w; ++j) sum += std::exp(u[j] - largest);
     for (size_t j = row; j < row + w; ++j) {
-      r.phi[j] = phi == Activation::softmax ? std::exp(u[j] - largest) / sum : value(phi, u[j]);
-      mean += r.phi[j] * g[j];
+      r.activated[j] = activation == Activation::softmax ? std::exp(u[j] - largest) / sum : value(activation, u[j]);
+      mean += r.activated[j] * g[j];
     }
     for (size_t j = row; j < row + w; ++j) {
-      r.du[j] = phi == Activation::softmax ? r.phi[j] * (g[j] - mean) : g[j] * slope(phi, u[j]);
+      r.du[j] = activation == Activation::softmax ? r.activated[j] * (g[j] - mean) : g[j] * slope(activation, u[j]);
       r.grad_bias[j - row] += r.du[j];
     }
   }
-  r.scores = dropped(dropout, r.phi, slots);
+  r.hidden = dropped(dropout, r.activated, units);
   return r;
 }
 

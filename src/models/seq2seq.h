@@ -1,61 +1,88 @@
 // Encoder-decoder transformers for translation: the Transformer, the ReLUFormer and what lies between, on sequences without padding.
-// Every layer is a read from a memory (nn/memory.h): attention reads the tokens, the feed-forward network reads parameters.
 //
 // Legend: S source tokens and T target tokens of all sequences of a batch together, C width, V vocabulary.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "nn/memory.h"
+#include "models/kv_cache.h"
+#include "nn/block.h"
+#include "nn/position.h"
 
 namespace hinge::models {
+
+// What a stack may have of its own, beside what the model says for both.
+struct StackConfig {
+  std::optional<int64_t> depth = {};
+  nn::AttentionConfig attention = {};
+
+  template <class V> void visit(V& v) {
+    v("depth", depth, "blocks of this stack; none: model.depth");
+    v("attention", attention, "its self-attention, where it differs from model.attention");
+  }
+};
+
+struct CrossConfig {
+  nn::AttentionConfig attention = {};
+  template <class V> void visit(V& v) { v("attention", attention, "the cross-attention, where it differs from model.attention"); }
+};
 
 struct Seq2SeqConfig {
   std::string size = {};
   int64_t vocabulary = 0;
-  std::optional<int64_t> width = {}, slots = {}, heads = {}, encoder_depth = {}, decoder_depth = {};  // resolved() gives all of them
-  std::string norm = "post";
+  std::optional<int64_t> width = {}, depth = {}, heads = {};  // resolved() fills them in, and the width of ffn
+  nn::NormPlacement norm = nn::NormPlacement::post;
   bool tied = true;
-  std::string position = "sinusoidal";
+  nn::Position position = nn::Position::sinusoidal;
   int64_t max_length = 4096;
-  double dropout = 0.1;
-  std::string ffn = "relu";
-  double ffn_dropout = 0.0;
-  std::string attention = "softmax";
-  std::optional<double> gamma = {}, attention_dropout = {};
-  nn::LocalMemoryConfig encoder{""}, decoder{""}, cross{""};
+  double dropout = 0.1, drop_path = 0.0;
+  nn::FeedForwardConfig ffn = {};
+  nn::AttentionConfig attention = default_attention();
+  StackConfig encoder = {}, decoder = {};
+  CrossConfig cross = {};
+  bool gradient_checkpointing = false;  // a matter of training, no key of the model
 
   template <class V> void visit(V& v) {
-    v("size", size, "tiny, small, iwslt or base (none: iwslt): width, slots, heads, encoder_depth and decoder_depth by name");
-    v("vocabulary", vocabulary, "tokens of the vocabulary that source and target share; 0: those of the tokenizer");
+    v("size", size, "tiny, small, iwslt or base: sets width, depth, heads and ffn.width; empty and without these: iwslt");
+    v("vocabulary", vocabulary, "tokens of the vocabulary that source and target share; 0: as many as the tokenizer has");
     v("width", width, "elements of a token");
-    v("slots", slots, "slots of the feed-forward memory: the width of its inside");
+    v("depth", depth, "blocks of the encoder, and of the decoder");
     v("heads", heads, "attention heads");
-    v("encoder_depth", encoder_depth, "blocks of the encoder");
-    v("decoder_depth", decoder_depth, "blocks of the decoder");
-    v("norm", norm, "layer norm before each branch, or after its sum with the residual", {"pre", "post"});
+    v("norm", norm, "layer norm before each branch, or after its sum with the residual");
     v("tied", tied, "source, target and output share one matrix of embeddings");
-    v("position", position, "position embedding", {"sinusoidal", "learned"});
+    v("position", position, "position embedding: learned, or fixed sines and cosines");
     v("max_length", max_length, "tokens of the longest sequence");
     v("dropout", dropout, "probability of dropping an element of the embeddings and of each branch in training");
-    v("ffn", ffn,
-      "phi of the feed-forward memory: relu, gelu, softmax, softmax_norm (with a layer norm of its result), or another activation");
-    v("ffn_dropout", ffn_dropout, "probability of dropping a score of the feed-forward memory in training");
-    v("attention", attention, "preset of the attentions that have none of their own");
-    v("gamma", gamma, "gamma of the reluformer attentions that have none of their own");
-    v("attention_dropout", attention_dropout, "dropout of the attentions that have none of their own");
-    v("encoder", encoder, "attention of the source on itself; presets as in vision, and sparsemax, entmax15, rela");
-    v("decoder", decoder, "attention of the target on its past");
-    v("cross", cross, "attention of the target on the source");
+    v("drop_path", drop_path, "stochastic depth: probability that a sequence skips a branch of the last block; falls to 0 at the first");
+    v("ffn", ffn, "the feed-forward layers");
+    v("attention", attention, "every attention that has nothing of its own");
+    v("encoder", encoder, "the encoder");
+    v("decoder", decoder, "the decoder");
+    v("cross", cross, "cross-attention, of the target to the source");
   }
+
+  static nn::AttentionConfig default_attention() {
+    nn::AttentionConfig attention;
+    attention.preset = "softmax";
+    return attention;
+  }
+
+  // Of a resolved one.
+  int64_t encoder_depth() const { return encoder.depth.value_or(*depth); }
+  int64_t decoder_depth() const { return decoder.depth.value_or(*depth); }
+  nn::AttentionConfig encoder_attention() const { return overridden(attention, encoder.attention); }
+  nn::AttentionConfig decoder_attention() const { return overridden(attention, decoder.attention); }
+  nn::AttentionConfig cross_attention() const { return overridden(attention, cross.attention); }
 };
 
-// Fills in sizes and what is given for all attentions at once, and checks everything. Throws std::runtime_error with the key.
+// Fills in the sizes, and checks everything. Throws std::runtime_error with the key.
 Seq2SeqConfig resolved(Seq2SeqConfig config);
+
+// The options of the three attentions, by what they are called in configs: encoder, decoder, cross. Throws as resolved() does.
+std::vector<std::pair<std::string, PackedAttentionOptions>> attention_options(const Seq2SeqConfig& config);
 
 // Sequences one after another, without padding.
 struct Sequences {
@@ -68,8 +95,8 @@ Sequences sequences_of(const std::vector<std::vector<int64_t>>& rows);
 
 // What a forward pass shows on request.
 struct Seq2SeqViews {
-  std::vector<nn::MemoryView> memories;  // in the order of computation: encoder.0.self, encoder.0.ffn, ..., decoder.0.cross, ...
-  at::Tensor encoder, decoder;           // what leaves the stacks, [S, C] and [T, C]
+  std::vector<nn::LayerView> layers;  // in the order of computation: encoder.0.attn, encoder.0.mlp, ..., decoder.0.cross_attn, ...
+  at::Tensor encoder, decoder;        // what leaves the stacks, [S, C] and [T, C]
 };
 
 struct Seq2SeqOptions {
@@ -92,36 +119,9 @@ struct Seq2SeqLoss {
   int64_t right = 0;       // of these, how many have their label first
 };
 
-// What decoding has read so far: R rows (hypotheses), all of the same length, in the order of their sentences.
-class DecodeState {
- public:
-  DecodeState() = default;
-  DecodeState(DecodeState&&) = default;  // a copy would share what a step writes
-  DecodeState& operator=(DecodeState&&) = default;
-
-  int64_t rows() const { return static_cast<int64_t>(sentence_.size()); }
-  int64_t length() const { return length_; }                           // tokens that each row holds
-  const std::vector<int64_t>& sentences() const { return sentence_; }  // of each row: its sentence in the source, never decreasing
-
- private:
-  friend class Seq2Seq;
-  struct Layer {
-    at::Tensor source;  // keys and values of the source, [S, 2 C]
-    at::Tensor past;    // keys and values of the target, [rows, room, 2 C]: the first rows() and length() are in use
-  };
-  void make_room(int64_t length, int64_t width, const at::TensorOptions& options);
-
-  std::vector<Layer> layers_;
-  std::vector<int64_t> sentence_;
-  int64_t length_ = 0, room_ = 0;
-  at::Tensor source_offsets_, row_offsets_;
-  std::vector<int32_t> writer_;  // [rows, room]: the row that wrote what is at a place of `past`; reorder() copies only what differs
-};
-
 class Seq2Seq {
  public:
   Seq2Seq(const Seq2SeqConfig& config, uint64_t seed);
-  ~Seq2Seq();
   Seq2Seq(const Seq2Seq&) = delete;
   Seq2Seq& operator=(const Seq2Seq&) = delete;
 
@@ -138,28 +138,28 @@ class Seq2Seq {
   // False: no attention has one, and asking for it throws.
   bool has_regulariser() const;
 
-  // Decoding, without gradients: a state with one row for each source sequence, before any token.
-  DecodeState encode(const Sequences& source) const;
+  // Decoding, without gradients: a cache with one row for each source sequence, before any token.
+  KvCache encode(const Sequences& source) const;
   // Reads one more token per row (int64 [R], begin of sentence at first); logits [R, V] of what follows.
-  at::Tensor step(const at::Tensor& tokens, DecodeState& state) const;
-  // Row i of the state becomes what row indices[i] was (int64 [new R]): beams that go on, multiply or end. The rows of a sentence must
-  // stay together, in the order of sentences; a sentence may lose all its rows.
-  void reorder(DecodeState& state, const at::Tensor& indices) const;
+  at::Tensor step(const at::Tensor& tokens, KvCache& cache) const;
 
   // Multiplications and additions of a forward pass over sequences of these lengths, counted as 2 a pair; products and attention only.
   double flops(const std::vector<int64_t>& source_lengths, const std::vector<int64_t>& target_lengths) const;
 
  private:
-  struct Parts;
+  at::Tensor embedded(const at::Tensor& embedding, const at::Tensor& positions, const Sequences& sequences,
+                      const nn::Forward& forward) const;
+  // The source as the decoder attends to it, [S, C].
+  at::Tensor encoded(const Sequences& source, const nn::Forward& forward) const;
   // What leaves the decoder, [T, C].
   at::Tensor run(const Sequences& source, const Sequences& target, const Seq2SeqOptions& options, at::Tensor* regulariser) const;
 
   Seq2SeqConfig config_;
   nn::Parameters parameters_;
-  std::unique_ptr<Parts> parts_;
+  at::Tensor source_embedding_, target_embedding_, output_;  // one matrix if tied
+  at::Tensor source_positions_, target_positions_;
+  std::optional<nn::Stack> encoder_, decoder_;
+  nn::Norm encoder_norm_, decoder_norm_;  // pre-norm
 };
-
-// sin and cos of position / 10000^(2 i / width) in the columns 2 i and 2 i + 1: [length, width].
-at::Tensor sinusoidal_positions(int64_t length, int64_t width);
 
 }  // namespace hinge::models

@@ -102,7 +102,7 @@ class Import {
     Tensor position = tensor_of(file_, *view);
     const int64_t tokens = position.size(1);
     if (!is_square(tokens) && is_square(tokens - 1)) {
-      if (config_.pool != "tok")
+      if (config_.pool != Pool::tok)
         throw std::runtime_error(
             fmt::format("{}: pos_embed has {} tokens, one of them a class token: that belongs to model.pool = tok", file_.path(), tokens));
       class_position_ = position.slice(1, 0, 1);
@@ -115,8 +115,8 @@ class Import {
     }
     if (const nn::Parameter* ours = model_.parameters().find("pos_embed")) {
       ours->value.copy_(position);
-    } else if (!at::allclose(position, sincos2d(side, *config_.width), 1e-3, 1e-3)) {
-      throw std::runtime_error(file_.path() + ": pos_embed is not that of model.position = sincos2d; use learn");
+    } else if (!at::allclose(position, nn::sinusoidal_positions_2d(side, *config_.width), 1e-3, 1e-3)) {
+      throw std::runtime_error(file_.path() + ": pos_embed is not that of model.position = sinusoidal; take learned");
     }
   }
 
@@ -135,10 +135,10 @@ std::vector<std::pair<std::string, Tensor>> timm_weights(const Vit& model) {
   const VitConfig& config = model.config();
   std::vector<std::pair<std::string, Tensor>> tensors;
   const auto add_position = [&](const Tensor& position) {
-    const Tensor of_token = at::zeros({1, config.pool == "tok" ? 1 : 0, *config.width});
+    const Tensor of_token = at::zeros({1, config.pool == Pool::tok ? 1 : 0, *config.width});
     tensors.emplace_back("pos_embed", at::cat({of_token, position.detach()}, 1).contiguous());
   };
-  if (!model.parameters().find("pos_embed")) add_position(sincos2d(config.image_size / *config.patch, *config.width));
+  if (!model.parameters().find("pos_embed")) add_position(nn::sinusoidal_positions_2d(config.image_size / *config.patch, *config.width));
   for (const nn::Parameter& parameter : model.parameters().all()) {
     if (parameter.name == "pos_embed")
       add_position(parameter.value);

@@ -1,7 +1,7 @@
 // Weights of timm's vision transformers, in and out. Parameters have timm's names already; what differs:
 //   * with pool = tok, timm's position embedding has an entry for the class token, which comes first; ours is part of cls_token
 //   * with pool_first, timm calls the last norm fc_norm
-//   * a fixed position embedding (sincos2d) is no parameter of ours and a tensor of timm's file
+//   * a fixed position embedding (sinusoidal) is no parameter of ours and a tensor of timm's file
 #pragma once
 
 #include <string>

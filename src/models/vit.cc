@@ -2,13 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <stdexcept>
 
-#include "hinge/ops/memory.h"
+#include "hinge/ops/dense.h"
 #include "models/sizes.h"
 #include "support/require.h"
 
@@ -18,61 +19,51 @@ namespace {
 using at::Tensor;
 using support::require;
 
-struct Variant {
+constexpr double kBiasDeviation = 1e-6;  // of the feed-forward layers' biases at the start, as in big_vision
+
+struct Size {
   const char* name;
-  int64_t width, depth, mlp_width, heads;
+  int64_t width, depth, ffn_width, heads;
 };
-constexpr Variant kVariants[] = {
+constexpr Size kSizes[] = {
     {"Ti", 192, 12, 768, 3}, {"S", 384, 12, 1536, 6}, {"M", 512, 12, 2048, 8}, {"B", 768, 12, 3072, 12}, {"L", 1024, 24, 4096, 16},
 };
 
 }  // namespace
 
 VitConfig resolved(VitConfig config) {
-  const std::string name = config.variant.empty() ? "S/16" : config.variant;
+  const std::string name = config.size.empty() ? "S/16" : config.size;
   const size_t slash = name.find('/');
   const std::string digits = slash == std::string::npos ? "" : name.substr(slash + 1);
   const auto size =
-      std::find_if(std::begin(kVariants), std::end(kVariants), [&](const Variant& one) { return name.substr(0, slash) == one.name; });
-  require(
-      size != std::end(kVariants) && !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
-      "model.variant: '" + name + "' is not one of Ti, S, M, B, L with a patch size, such as S/16");
-  const std::string named = config.variant.empty() ? "" : "model.variant " + name;
+      std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& one) { return name.substr(0, slash) == one.name; });
+  require(size != std::end(kSizes) && !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
+          "model.size: '" + name + "' is not one of Ti, S, M, B, L with a patch size, such as S/16");
+  const std::string named = config.size.empty() ? "" : "model.size " + name;
   fill_in_size("patch", config.patch, std::stoll(digits), named);
   fill_in_size("width", config.width, size->width, named);
   fill_in_size("depth", config.depth, size->depth, named);
-  fill_in_size("mlp_width", config.mlp_width, size->mlp_width, named);
   fill_in_size("heads", config.heads, size->heads, named);
-  const auto positive = [](const char* key, int64_t value) {
-    require(value > 0, std::string("model.") + key + " must be at least 1, got " + std::to_string(value));
-  };
+  fill_in_size("ffn.width", config.ffn.width, size->ffn_width, "");  // may differ from the size's, in every model
+  const auto positive = [](const char* key, int64_t value) { require(value > 0, fmt::format("model.{} must be at least 1, got {}", key, value)); };
   positive("image_size", config.image_size);
   positive("channels", config.channels);
   positive("classes", config.classes);
   require(config.image_size >= *config.patch,
-          "model.patch " + std::to_string(*config.patch) + " is larger than model.image_size " + std::to_string(config.image_size));
+          fmt::format("model.patch {} is larger than model.image_size {}", *config.patch, config.image_size));
   require(*config.width % *config.heads == 0,
-          "model.width " + std::to_string(*config.width) + " is not a multiple of model.heads " + std::to_string(*config.heads));
-  require(config.position != "sincos2d" || *config.width % 4 == 0, "model.position sincos2d needs a width that is a multiple of 4");
-  require(!config.pool_first || config.pool == "gap", "model.pool_first belongs to pool = gap");
+          fmt::format("model.width {} is not a multiple of model.heads {}", *config.width, *config.heads));
+  require(config.position != nn::Position::sinusoidal || *config.width % 4 == 0,
+          fmt::format("model.position sinusoidal needs a width that is a multiple of 4, got {}", *config.width));
+  require(!config.pool_first || config.pool == Pool::gap, "model.pool_first belongs to pool = gap");
   require(std::isfinite(config.head_bias), "model.head_bias must be a finite number");
   if (config.rep_size == -1) config.rep_size = *config.width;
-  require(config.rep_size >= 0, "model.rep_size must be -1, 0 or a width, got " + std::to_string(config.rep_size));
-  for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout},
-                                   {"drop_path", config.drop_path},
-                                   {"attention.dropout", config.attention.dropout.value_or(0)}})
-    require(value >= 0 && value < 1, std::string("model.") + key + " must be in [0, 1), got " + std::to_string(value));
-  nn::attention_options(config.attention);
+  require(config.rep_size >= 0, fmt::format("model.rep_size must be -1, 0 or a width, got {}", config.rep_size));
+  for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout}, {"drop_path", config.drop_path}})
+    require(value >= 0 && value < 1, fmt::format("model.{} must be in [0, 1), got {}", key, value));
+  check(config.ffn, "model.ffn");
+  nn::attention_options(config.attention, "model.attention");
   return config;
-}
-
-Tensor sincos2d(int64_t side, int64_t width) {
-  const int64_t n = width / 4;
-  // Powers of the temperature from 1 down to 1 / 10000.
-  const Tensor omega = at::pow(10000.0, -at::arange(n, at::kDouble) / static_cast<double>(std::max<int64_t>(n - 1, 1)));
-  const Tensor steps = at::arange(side, at::kDouble);
-  const Tensor y = steps.repeat_interleave(side).unsqueeze(1) * omega, x = steps.repeat({side}).unsqueeze(1) * omega;
-  return at::cat({x.sin(), x.cos(), y.sin(), y.cos()}, 1).to(at::kFloat).unsqueeze(0);
 }
 
 Tensor resample_position(const Tensor& position, int64_t side) {
@@ -96,38 +87,33 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
         parameters_.add("patch_embed.proj.weight", flat.view({width, config_.channels, *config_.patch, *config_.patch}), /*decays=*/true);
   }
   patch_bias_ = builder.constant("patch_embed.proj.bias", {width}, 0);
-  if (config_.position == "learn")
+  if (config_.position == nn::Position::learned)
     position_ = builder.normal("pos_embed", {1, config_.tokens(), width}, 1 / std::sqrt(static_cast<double>(width)));
   else
-    position_ = sincos2d(config_.image_size / *config_.patch, width);
-  if (config_.pool == "tok") class_token_ = builder.constant("cls_token", {1, 1, width}, 0);
+    position_ = nn::sinusoidal_positions_2d(config_.image_size / *config_.patch, width);
+  if (config_.pool == Pool::tok) class_token_ = builder.constant("cls_token", {1, 1, width}, 0);
+  nn::BlockConfig block;
+  block.width = width, block.heads = *config_.heads, block.attention = config_.attention, block.attention_key = "model.attention";
+  block.ffn = config_.ffn, block.norm = config_.norm, block.dropout = config_.dropout, block.bias_deviation = kBiasDeviation;
+  block.gradient_checkpointing = config_.gradient_checkpointing;
+  std::vector<nn::BlockConfig> blocks;
   for (int64_t i = 0; i < *config_.depth; ++i) {
-    const double share = *config_.depth > 1 ? static_cast<double>(i) / static_cast<double>(*config_.depth - 1) : 1;
-    const nn::BlockConfig block{width, *config_.mlp_width, *config_.heads, config_.dropout, config_.drop_path * share, config_.recompute};
-    blocks_.push_back(std::make_unique<nn::EncoderBlock>(builder.under("blocks." + std::to_string(i)), block, config_.attention));
+    block.drop_path = nn::drop_path_of(config_.drop_path, i, *config_.depth);
+    blocks.push_back(block);
   }
-  norm_weight_ = builder.constant("norm.weight", {width}, 1);
-  norm_bias_ = builder.constant("norm.bias", {width}, 0);
-  if (config_.pool == "map") {
+  encoder_.emplace(builder, "blocks", blocks);
+  if (config_.norm == nn::NormPlacement::pre) norm_ = nn::Norm(builder, "norm", width);
+  if (config_.pool == Pool::map) {
     const nn::Builder pool = builder.under("attn_pool");
-    map_.probe = pool.parameters.add(
-        "attn_pool.latent", at::empty({1, 1, width}).uniform_(-1, 1, builder.generator) * std::sqrt(6.0 / static_cast<double>(width + 1)),
-        false);
-    map_.q_weight = pool.xavier("q.weight", width, width);
-    map_.q_bias = pool.constant("q.bias", {width}, 0);
-    nn::Parameters scratch;
-    const nn::Builder parts{scratch, builder.generator};
-    map_.kv_weight = parameters_.add("attn_pool.kv.weight",
-                                     at::cat({parts.xavier("k", width, width).detach(), parts.xavier("v", width, width).detach()}), true);
-    map_.kv_bias = pool.constant("kv.bias", {2 * width}, 0);
-    map_.out_weight = pool.xavier("proj.weight", width, width);
-    map_.out_bias = pool.constant("proj.bias", {width}, 0);
-    map_.norm_weight = pool.constant("norm.weight", {width}, 1);
-    map_.norm_bias = pool.constant("norm.bias", {width}, 0);
-    map_.w1 = pool.xavier("mlp.fc1.weight", *config_.mlp_width, width);
-    map_.b1 = pool.normal("mlp.fc1.bias", {*config_.mlp_width}, 1e-6);
-    map_.w2 = pool.xavier("mlp.fc2.weight", width, *config_.mlp_width);
-    map_.b2 = pool.normal("mlp.fc2.bias", {width}, 1e-6);
+    nn::AttentionConfig attention = config_.attention;  // its fixed numbers only
+    attention.qk_norm = attention.gate = attention.learn_alpha = attention.learn_gain = attention.learn_bias = false;
+    attention.dropout.reset();
+    const double limit = std::sqrt(6.0 / static_cast<double>(width + 1));
+    const Tensor probe = parameters_.add("attn_pool.latent", at::empty({1, 1, width}).uniform_(-1, 1, builder.generator) * limit, false);
+    map_.emplace(MapPool{probe,
+                         nn::Attention(pool, attention, "model.attention", width, *config_.heads, nn::Attention::To::context),
+                         nn::Norm(pool, "norm", width),
+                         {pool.under("mlp"), config_.ffn, width, kBiasDeviation}});
   }
   int64_t features = width;
   if (config_.rep_size > 0) {
@@ -139,24 +125,17 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   head_bias_ = builder.constant("head.bias", {config_.classes}, config_.head_bias);
 }
 
-// The attention's fixed numbers only: no norms of queries and keys, no gate, nothing learned, no dropout.
-Tensor Vit::attention_pool(const Tensor& x) const {
-  const int64_t n = x.size(0), width = *config_.width, heads = *config_.heads, depth = width / heads;
-  const Tensor q =
-      hinge::linear(map_.probe, map_.q_weight, map_.q_bias).view({1, 1, heads, depth}).expand({n, 1, heads, depth}).transpose(1, 2);
-  const Tensor kv = hinge::linear(x, map_.kv_weight, map_.kv_bias).view({n, x.size(1), 2, heads, depth}).permute({2, 0, 3, 1, 4});
-  const Tensor read = attention(q, kv[0], kv[1], nn::attention_options(config_.attention)).transpose(1, 2).reshape({n, 1, width});
-  const Tensor out = hinge::linear(read, map_.out_weight, map_.out_bias);
-  const auto [normed, skip] = layer_norm_fork(out, map_.norm_weight, map_.norm_bias, nn::kNormEps);
-  return read_global_memory(kernels::Activation::gelu, normed, map_.w1, map_.b1, map_.w2, map_.b2, skip).squeeze(1);
-}
-
 Tensor Vit::pooled(const Tensor& x) const {
-  const auto norm = [&](const Tensor& tokens) { return layer_norm_fork(tokens, norm_weight_, norm_bias_, nn::kNormEps).first; };
-  if (config_.pool_first) return norm(x.mean(1));
-  if (config_.pool == "tok") return norm(x.select(1, 0));
-  const Tensor normed = norm(x);
-  return config_.pool == "map" ? attention_pool(normed) : normed.mean(1);
+  const auto normed = [&](const Tensor& tokens) { return norm_.weight.defined() ? norm_(tokens) : tokens; };
+  if (config_.pool_first) return normed(x.mean(1));
+  switch (config_.pool) {
+    case Pool::gap: return normed(x).mean(1);
+    case Pool::tok: return normed(x.select(1, 0));
+    case Pool::map: break;
+  }
+  const Tensor out = map_->attention.forward(map_->probe.expand({x.size(0), 1, x.size(2)}), normed(x), {}, {});
+  const auto [input, residual] = layer_norm_fork(out, map_->norm.weight, map_->norm.bias, nn::kNormEps);
+  return map_->ffn.forward(input, {}, residual).squeeze(1);
 }
 
 Tensor Vit::pre_logits(const Tensor& images, bool training, VitViews* views) const {
@@ -168,14 +147,16 @@ Tensor Vit::pre_logits(const Tensor& images, bool training, VitViews* views) con
   Tensor x = hinge::linear(patches(images, *config_.patch), patch_weight_.view({*config_.width, -1}), patch_bias_,
                            position_.expand({n, config_.tokens(), *config_.width}));
   if (class_token_.defined()) x = at::cat({class_token_.expand({n, 1, *config_.width}), x}, 1);
-  if (training && config_.dropout > 0) x = at::dropout(x, config_.dropout, true);
-  if (views) views->embedding = x;
-  for (const auto& block : blocks_) {
-    nn::AttentionView* view = nullptr;
-    if (views) view = &views->layers.emplace_back();
-    x = block->forward(x, training, view);
-    if (views) views->blocks.push_back(x);
+  std::optional<nn::Noise> noise;
+  if (training) noise.emplace(nn::drawn_seed());
+  const nn::Forward forward{noise ? &*noise : nullptr, nullptr, views ? &views->layers : nullptr};
+  if (noise && config_.dropout > 0) {
+    const double keep = 1 - config_.dropout;
+    const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(noise->next()));
+    x = x * at::empty(x.sizes(), x.options().requires_grad(false)).bernoulli_(keep, generator).div_(keep);
   }
+  if (views) views->embedding = x;
+  x = encoder_->forward(x, {}, forward, views ? &views->blocks : nullptr).value();
   Tensor features = pooled(x);
   if (rep_weight_.defined()) features = at::tanh(hinge::linear(features, rep_weight_, rep_bias_));
   if (views) views->pre_logits = features;
@@ -190,12 +171,12 @@ Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*t
 
 double Vit::flops() const {
   const auto d = [](int64_t x) { return static_cast<double>(x); };
-  const double L = d(config_.tokens() + (config_.pool == "tok")), W = d(*config_.width), M = d(*config_.mlp_width);
+  const double L = d(config_.tokens() + (config_.pool == Pool::tok)), W = d(*config_.width), M = d(*config_.ffn.width);
   double block = 2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W;
-  if (config_.attention.gate) block += 2 * L * W * W;
+  if (config_.attention.gate.value_or(false)) block += 2 * L * W * W;
   const double features = config_.rep_size > 0 ? d(config_.rep_size) : W;
   double head = 2 * features * d(config_.classes) + (config_.rep_size > 0 ? 2 * W * features : 0);
-  if (config_.pool == "map") head += 2 * L * W * 2 * W + 4 * L * W + 4 * W * W + 4 * W * M;
+  if (config_.pool == Pool::map) head += 2 * L * W * 2 * W + 4 * L * W + 4 * W * W + 4 * W * M;
   return 2 * d(config_.tokens()) * W * d(config_.channels * *config_.patch * *config_.patch) + d(*config_.depth) * block + head;
 }
 

@@ -3,62 +3,74 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "nn/encoder_block.h"
+#include "nn/block.h"
+#include "nn/position.h"
 
 namespace hinge::models {
 
+enum class Pool { gap, tok, map };
+inline std::vector<std::pair<std::string, Pool>> config_words(Pool) { return {{"gap", Pool::gap}, {"tok", Pool::tok}, {"map", Pool::map}}; }
+
 struct VitConfig {
-  std::string variant = {};
+  std::string size = {};
   int64_t image_size = 224, channels = 3, classes = 1000;
-  std::optional<int64_t> patch = {}, width = {}, depth = {}, mlp_width = {}, heads = {};  // resolved() fills them in
-  std::string position = "learn", pool = "gap";
+  std::optional<int64_t> patch = {}, width = {}, depth = {}, heads = {};  // resolved() fills them in, and the width of ffn
+  nn::NormPlacement norm = nn::NormPlacement::pre;
+  nn::Position position = nn::Position::learned;
+  Pool pool = Pool::gap;
   bool pool_first = false;
   int64_t rep_size = 0;
   double head_bias = 0.0;
   double dropout = 0.0, drop_path = 0.0;
-  bool recompute = false;  // a matter of training (train.recompute), no key of the model
-  nn::AttentionConfig attention = {};
+  nn::FeedForwardConfig ffn = {.width = {}, .activation = "gelu"};
+  nn::AttentionConfig attention = default_attention();
+  bool gradient_checkpointing = false;  // a matter of training, no key of the model
 
   template <class V> void visit(V& v) {
-    v("variant", variant,
-      "sizes by name, such as S/16 (Ti, S, M, B, L and a patch size): sets patch, width, depth, mlp_width and heads; empty and without "
+    v("size", size,
+      "sizes by name, such as S/16 (Ti, S, M, B, L and a patch size): sets patch, width, depth, heads and ffn.width; empty and without "
       "these: S/16");
     v("image_size", image_size, "pixels of an image's side");
     v("channels", channels, "channels of an image");
-    v("classes", classes, "classes of the head; 0: the number of the data set");
+    v("classes", classes, "classes of the head; 0: as many as the data set has");
     v("patch", patch, "pixels of a patch's side");
     v("width", width, "elements of a token");
     v("depth", depth, "blocks");
-    v("mlp_width", mlp_width, "width of the feed-forward layer's inside");
     v("heads", heads, "attention heads");
-    v("position", position, "position embedding", {"learn", "sincos2d"});
-    v("pool", pool, "mean of the tokens, a class token, or attention pooling", {"gap", "tok", "map"});
-    v("pool_first", pool_first, "with pool = gap: the mean before the last norm, as timm has it, instead of after");
+    v("norm", norm, "layer norm before each branch, or after its sum with the residual");
+    v("position", position, "position embedding: learned, or fixed sines and cosines");
+    v("pool", pool, "mean of the tokens, a class token, or attention pooling");
+    v("pool_first", pool_first, "with pool = gap: take the mean before the last norm, as timm does, instead of after");
     v("rep_size", rep_size, "width of a tanh layer before the head; 0: none, -1: as wide as a token");
-    v("head_bias", head_bias, "start of the head's bias");
-    v("dropout", dropout, "probability of dropping an element in training");
+    v("head_bias", head_bias, "initial value of the head's bias");
+    v("dropout", dropout, "probability of dropping an element of the embeddings and of each branch in training");
     v("drop_path", drop_path, "stochastic depth: probability that an example skips a branch of the last block; falls to 0 at the first");
+    v("ffn", ffn, "the feed-forward layers");
     v("attention", attention, "the attention");
   }
 
+  static nn::AttentionConfig default_attention() {
+    nn::AttentionConfig attention;
+    attention.preset = "relu-vit", attention.qk_norm = true;
+    return attention;
+  }
   int64_t tokens() const { return (image_size / *patch) * (image_size / *patch); }  // of a resolved one
 };
 
-// Fills in the sizes, those of the variant's name or of S/16 where they are not given, and checks everything. Throws std::runtime_error
+// Fills in the sizes, those of the size's name or of S/16 where they are not given, and checks everything. Throws std::runtime_error
 // with the key.
 VitConfig resolved(VitConfig config);
 
 // What a forward pass shows on request.
 struct VitViews {
-  at::Tensor pre_logits;                  // [n, width or rep_size]
-  std::vector<nn::AttentionView> layers;  // of each block
-  at::Tensor embedding;                   // what enters the first block, [n, tokens, width]
-  std::vector<at::Tensor> blocks;         // what leaves each block, [n, tokens, width]
+  at::Tensor pre_logits;              // [n, width or rep_size]
+  std::vector<nn::LayerView> layers;  // blocks.0.attn, blocks.0.mlp, ...
+  at::Tensor embedding;               // what enters the first block, [n, tokens, width]
+  std::vector<at::Tensor> blocks;     // what leaves each block, [n, tokens, width]
 };
 
 class Vit {
@@ -80,22 +92,22 @@ class Vit {
 
  private:
   at::Tensor pooled(const at::Tensor& x) const;
-  at::Tensor attention_pool(const at::Tensor& x) const;
   at::Tensor pre_logits(const at::Tensor& images, bool training, VitViews* views) const;
 
   VitConfig config_;
   nn::Parameters parameters_;
   at::Tensor patch_weight_, patch_bias_, class_token_, position_;
-  std::vector<std::unique_ptr<nn::EncoderBlock>> blocks_;
-  at::Tensor norm_weight_, norm_bias_;
+  std::optional<nn::Stack> encoder_;
+  nn::Norm norm_;  // pre-norm
   struct MapPool {
-    at::Tensor probe, q_weight, q_bias, kv_weight, kv_bias, out_weight, out_bias, norm_weight, norm_bias, w1, b1, w2, b2;
-  } map_;
+    at::Tensor probe;
+    nn::Attention attention;
+    nn::Norm norm;
+    nn::FeedForward ffn;
+  };
+  std::optional<MapPool> map_;
   at::Tensor rep_weight_, rep_bias_, head_weight_, head_bias_;
 };
-
-// Fixed position embedding of a square of `side` x `side` tokens, [1, side^2, width]: sines and cosines of x, then of y.
-at::Tensor sincos2d(int64_t side, int64_t width);
 
 // A learned position embedding [1, n^2, width] for another number of tokens: bilinear, corners on corners.
 at::Tensor resample_position(const at::Tensor& position, int64_t side);

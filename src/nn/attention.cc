@@ -1,142 +1,299 @@
 #include "nn/attention.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
+#include "hinge/ops/dense.h"
+#include "hinge/ops/regulariser.h"
 #include "hinge/ops/sequence.h"
 
 namespace hinge::nn {
 namespace {
 
-[[noreturn]] void unknown(const char* what, const std::string& given, const std::vector<std::string>& known) {
-  std::string text = std::string("attention.") + what + ": '" + given + "' is not known; known are";
-  for (const std::string& word : known) text += " " + word;
-  throw std::runtime_error(text);
+using at::Tensor;
+using kernels::Activation;
+using kernels::LengthRule;
+
+// Presets beside the engine's. rela (Zhang, Titov and Sennrich, 2021) is relu without a length rule and an RMS norm of the result.
+struct SparsePreset {
+  const char* name;
+  std::optional<kernels::SparseRule> rule;
+};
+constexpr const char* kRela = "rela";
+constexpr SparsePreset kSparsePresets[] = {
+    {"sparsemax", kernels::SparseRule::sparsemax}, {"entmax15", kernels::SparseRule::entmax15}, {kRela, std::nullopt}};
+
+const SparsePreset* sparse_preset(const std::string& name) {
+  for (const SparsePreset& preset : kSparsePresets)
+    if (name == preset.name) return &preset;
+  return nullptr;
 }
 
-}  // namespace
+// Errors of a config begin with the place it stands at.
+class Check {
+ public:
+  explicit Check(const std::string& key) : key_(key) {}
 
-AttentionOptions attention_options(const AttentionConfig& config) {
-  const std::vector<std::string> presets = preset_names();
-  if (std::find(presets.begin(), presets.end(), config.preset) == presets.end()) unknown("preset", config.preset, presets);
-  const double gamma = config.gamma.value_or(1);
-  if (gamma != 1 && config.preset != "reluformer") throw std::runtime_error("attention.gamma belongs to the preset reluformer");
-  for (const auto& [key, value] : {std::pair("gamma", gamma), std::pair("length_n", config.length_n)})
-    if (!(value > 0) || !std::isfinite(value))
-      throw std::runtime_error(std::string("attention.") + key + " must be positive, got " + std::to_string(value));
-  for (const auto& [key, value] : {std::pair("alpha", config.alpha), std::pair("gain", config.gain), std::pair("bias", config.bias)})
-    if (value && !std::isfinite(*value))
-      throw std::runtime_error(std::string("attention.") + key + " must be a finite number, got " + std::to_string(*value));
+  template <class... Args> void require(bool holds, fmt::format_string<Args...> text, Args&&... args) const {
+    if (!holds) throw std::runtime_error(key_ + fmt::format(text, std::forward<Args>(args)...));
+  }
+  void known(const char* part, const std::string& given, const std::vector<std::string>& words) const {
+    require(std::find(words.begin(), words.end(), given) != words.end(), ".{}: '{}' is unknown; known are {}", part, given,
+            fmt::join(words, ", "));
+  }
+  void positive(const char* part, double value) const {
+    require(value > 0 && std::isfinite(value), ".{} must be positive, got {}", part, value);
+  }
+  void finite(const char* part, const std::optional<double>& value) const {
+    require(!value || std::isfinite(*value), ".{} must be a finite number, got {}", part, value.value_or(0));
+  }
+
+ private:
+  const std::string& key_;
+};
+
+// Which parts of the config, by name, the fixed formula of a preset or of softmax leaves no room for.
+std::vector<std::string> parts_given(const AttentionConfig& config) {
+  std::vector<std::string> parts;
+  const auto add = [&](bool given, const char* name) {
+    if (given) parts.emplace_back(name);
+  };
+  add(!config.length.empty(), "length"), add(config.alpha.has_value(), "alpha"), add(config.gain.has_value(), "gain");
+  add(config.bias.has_value(), "bias"), add(config.learn_alpha.value_or(false), "learn_alpha");
+  add(config.learn_gain.value_or(false), "learn_gain"), add(config.learn_bias.value_or(false), "learn_bias");
+  return parts;
+}
+
+AttentionOptions engine_options(const AttentionConfig& config, const Check& check, bool causal) {
+  const double gamma = config.gamma.value_or(1), length_n = config.length_n.value_or(1);
+  check.require(gamma == 1 || config.preset == "reluformer", ".gamma belongs to the preset reluformer");
+  check.positive("gamma", gamma);
+  check.positive("length_n", length_n);
+  check.finite("alpha", config.alpha), check.finite("gain", config.gain), check.finite("bias", config.bias);
   AttentionOptions options = preset(config.preset, gamma);
   if (!config.h.empty()) {
-    const auto h = kernels::parse_activation(config.h);
-    if (!h) unknown("h", config.h, {kernels::kActivationNames.begin(), kernels::kActivationNames.end()});
-    options.h = *h;
+    check.known("h", config.h, {kernels::kActivationNames.begin(), kernels::kActivationNames.end()});
+    options.h = *kernels::parse_activation(config.h);
   }
   if (!config.length.empty()) {
-    const auto rule = parse_length_rule(config.length);
-    if (!rule) unknown("length", config.length, length_rule_names());
-    options.length_rule = *rule;
+    check.known("length", config.length, length_rule_names());
+    options.length_rule = *parse_length_rule(config.length);
   }
-  if (config.length_n != 1 && options.length_rule != kernels::LengthRule::fixed)
-    throw std::runtime_error("attention.length_n belongs to length = fixed");
-  options.length_n = config.length_n;
-  if (options.h == kernels::Activation::softmax) {
-    if (!config.length.empty() || config.alpha || config.gain || config.bias || config.learn_alpha || config.learn_gain ||
-        config.learn_bias)
-      throw std::runtime_error("attention: softmax has no length rule, alpha, gain or bias");
-    options.alpha = options.gain = options.bias = PerHead();
-    options.length_rule = kernels::LengthRule::keys;
-    options.bias_log_n = false;
-    return options;
+  check.require(length_n == 1 || options.length_rule == LengthRule::fixed, ".length_n belongs to length = fixed");
+  options.length_n = length_n;
+  if (options.h == Activation::softmax) {
+    const std::vector<std::string> parts = parts_given(config);
+    check.require(parts.empty(), ": softmax has no length rule, alpha, gain or bias; remove {}", fmt::join(parts, ", "));
+    AttentionOptions softmax;
+    softmax.h = Activation::softmax;
+    return softmax;
   }
+  check.require(!causal || config.length != "keys",
+                ".length: a decoder does not know how many keys there will be; take visible, fixed or none instead of keys");
+  if (causal && options.length_rule == LengthRule::keys) options.length_rule = LengthRule::visible;
   if (config.alpha) options.alpha = *config.alpha;
   if (config.gain) options.gain = *config.gain;
   if (config.bias) options.bias = *config.bias;
   return options;
 }
 
-at::Tensor packed_projections(const Builder& builder, const std::string& name, int64_t parts, int64_t width) {
+// The weights [parts * width, width] of projections that are packed, each with Xavier's start by itself: each has its own fan-out.
+Tensor packed_projections(const Builder& builder, const std::string& name, int64_t parts, int64_t width) {
   Parameters scratch;
-  std::vector<at::Tensor> all;
+  std::vector<Tensor> all;
   for (int64_t i = 0; i < parts; ++i) all.push_back(Builder{scratch, builder.generator}.xavier(std::to_string(i), width, width).detach());
   return builder.parameters.add(builder.prefix + name, at::cat(all), /*decays=*/true);
 }
 
-AttentionParameters::AttentionParameters(const Builder& builder, const AttentionConfig& config, AttentionOptions& options, int64_t width,
-                                         int64_t heads) {
-  if (width % heads != 0)
-    throw std::runtime_error("model.width " + std::to_string(width) + " is not a multiple of model.heads " + std::to_string(heads));
-  const int64_t depth = width / heads;
-  if (config.qk_norm) {
-    norm.q_weight = builder.constant("q_norm.weight", {depth}, 1);
-    norm.q_bias = builder.constant("q_norm.bias", {depth}, 0);
-    norm.k_weight = builder.constant("k_norm.weight", {depth}, 1);
-    norm.k_bias = builder.constant("k_norm.bias", {depth}, 0);
-  }
-  const auto learned = [&](const char* name, PerHead& option, double otherwise) {
-    const double start = option.values.defined() ? option.values.item<double>() : otherwise;
-    option = builder.constant(name, {heads}, start);
+// [B, L, parts H D] or [L, parts H D] as [B, H, L, D].
+Tensor part_of(const Tensor& packed, int64_t parts, int64_t which, int64_t heads) {
+  const Tensor batched = packed.dim() == 2 ? packed.unsqueeze(0) : packed;
+  return batched.view({batched.size(0), batched.size(1), parts, heads, batched.size(2) / (parts * heads)}).select(2, which).transpose(1, 2);
+}
+
+}  // namespace
+
+std::vector<std::string> attention_presets() {
+  std::vector<std::string> names = preset_names();
+  for (const SparsePreset& preset : kSparsePresets) names.emplace_back(preset.name);
+  return names;
+}
+
+AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own) {
+  AttentionConfig result = own;
+  const auto inherit = [](auto& value, const auto& from) {
+    if (!value) value = from;
   };
-  if (config.learn_alpha) learned("alpha", options.alpha, 1);
-  if (config.learn_gain) learned("gain", options.gain, 1);
-  if (config.learn_bias) learned("bias", options.bias, 0);
-  if (config.gate) {
-    gate_weight = builder.xavier("gate.weight", width, width);
-    gate_bias = builder.constant("gate.bias", {width}, 0);
+  inherit(result.qk_norm, base.qk_norm), inherit(result.gate, base.gate), inherit(result.dropout, base.dropout);
+  if (!own.preset.empty() && own.preset != base.preset) return result;
+  result.preset = base.preset;
+  if (own.h.empty()) result.h = base.h;
+  if (own.length.empty()) result.length = base.length;
+  inherit(result.alpha, base.alpha), inherit(result.length_n, base.length_n), inherit(result.gain, base.gain);
+  inherit(result.bias, base.bias), inherit(result.gamma, base.gamma), inherit(result.learn_alpha, base.learn_alpha);
+  inherit(result.learn_gain, base.learn_gain), inherit(result.learn_bias, base.learn_bias);
+  return result;
+}
+
+PackedAttentionOptions attention_options(const AttentionConfig& config, const std::string& key, bool causal) {
+  const Check check(key);
+  check.known("preset", config.preset, attention_presets());
+  const double dropout = config.dropout.value_or(0);
+  check.require(dropout >= 0 && dropout < 1, ".dropout must be in [0, 1), got {}", dropout);
+  PackedAttentionOptions options;
+  if (const SparsePreset* sparse = sparse_preset(config.preset)) {
+    std::vector<std::string> parts = parts_given(config);
+    if (!config.h.empty()) parts.emplace_back("h");
+    if (config.length_n) parts.emplace_back("length_n");
+    if (config.gamma) parts.emplace_back("gamma");
+    check.require(parts.empty(), ": the preset {} takes only qk_norm, gate and dropout; remove {}", config.preset, fmt::join(parts, ", "));
+    options.sparse = sparse->rule;
+    options.attention.length_rule = LengthRule::none;
+  } else {
+    options.attention = engine_options(config, check, causal);
   }
-  if (config.preset == "rela") rms_weight = builder.constant("rms_norm.weight", {width}, 1);
-  out_weight = builder.xavier("proj.weight", width, width);
-  out_bias = builder.constant("proj.bias", {width}, 0);
+  options.attention.causal = causal;
+  return options;
 }
 
-at::Tensor AttentionParameters::finish(const at::Tensor& x, const at::Tensor& read, const at::Tensor& residual) const {
-  at::Tensor result = rms_weight.defined() ? rms_norm(read, rms_weight, kNormEps) : read;
-  if (gate_weight.defined()) result = result * hinge::linear(x, gate_weight, gate_bias);
-  return hinge::linear(result, out_weight, out_bias, residual);
+Attention::Attention(const Builder& builder, const AttentionConfig& config, const std::string& key, int64_t width, int64_t heads, To to,
+                     bool causal)
+    : width_(width), heads_(heads), to_(to), dropout_(config.dropout.value_or(0)), options_(attention_options(config, key, causal)) {
+  if (width % heads != 0) throw std::runtime_error(fmt::format("model.width {} is not a multiple of model.heads {}", width, heads));
+  const int64_t depth = width / heads;
+  if (to == To::self) {
+    qkv_weight_ = packed_projections(builder, "qkv.weight", 3, width);
+    qkv_bias_ = builder.constant("qkv.bias", {3 * width}, 0);
+  } else {
+    q_weight_ = builder.xavier("q.weight", width, width);
+    q_bias_ = builder.constant("q.bias", {width}, 0);
+    kv_weight_ = packed_projections(builder, "kv.weight", 2, width);
+    kv_bias_ = builder.constant("kv.bias", {2 * width}, 0);
+  }
+  if (config.qk_norm.value_or(false)) {
+    options_.norm.eps = kNormEps;
+    options_.norm.q_weight = builder.constant("q_norm.weight", {depth}, 1);
+    options_.norm.q_bias = builder.constant("q_norm.bias", {depth}, 0);
+    options_.norm.k_weight = builder.constant("k_norm.weight", {depth}, 1);
+    options_.norm.k_bias = builder.constant("k_norm.bias", {depth}, 0);
+  }
+  const auto learned = [&](const std::optional<bool>& wanted, const char* name, PerHead& option, double otherwise) {
+    if (!wanted.value_or(false)) return;
+    option = builder.constant(name, {heads}, option.values.defined() ? option.values.item<double>() : otherwise);
+  };
+  learned(config.learn_alpha, "alpha", options_.attention.alpha, 1);
+  learned(config.learn_gain, "gain", options_.attention.gain, 1);
+  learned(config.learn_bias, "bias", options_.attention.bias, 0);
+  if (config.gate.value_or(false)) {
+    gate_weight_ = builder.xavier("gate.weight", width, width);
+    gate_bias_ = builder.constant("gate.bias", {width}, 0);
+  }
+  if (config.preset == kRela) rms_weight_ = builder.constant("rms_norm.weight", {width}, 1);
+  out_weight_ = builder.xavier("proj.weight", width, width);
+  out_bias_ = builder.constant("proj.bias", {width}, 0);
 }
 
-SelfAttention::SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads)
-    : config_(config),
-      width_(width),
-      heads_(heads),
-      options_(attention_options(config)),
-      qkv_weight_(packed_projections(builder, "qkv.weight", 3, width)),
-      qkv_bias_(builder.constant("qkv.bias", {3 * width}, 0)),
-      parameters_(builder, config, options_, width, heads) {}
+bool Attention::regularised() const {
+  const Activation h = options_.attention.h;
+  return !options_.sparse && !rms_weight_.defined() && (h == Activation::relu || h == Activation::relu2 || h == Activation::relu6);
+}
 
-at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residual, bool training, AttentionView* view) const {
-  AttentionOptions options = options_;
-  if (training) options.dropout = config_.dropout.value_or(0);
-  const at::Tensor qkv = hinge::linear(x, qkv_weight_, qkv_bias_);
+Tensor Attention::finish(const Tensor& x, const Tensor& attended, const Tensor& residual) const {
+  Tensor result = rms_weight_.defined() ? rms_norm(attended, rms_weight_, kNormEps) : attended;
+  if (gate_weight_.defined()) result = result * hinge::linear(x, gate_weight_, gate_bias_);
+  return hinge::linear(result, out_weight_, out_bias_, residual);
+}
+
+Tensor Attention::forward(const Tensor& x, const Tensor& context, const Offsets& offsets, const Forward& forward, const Tensor& residual,
+                          LayerView* view) const {
+  PackedAttentionOptions options = options_;
+  options.attention.q_offsets = offsets.q;
+  options.attention.k_offsets = offsets.k;
+  if (forward.noise && dropout_ > 0) {
+    options.attention.dropout = dropout_;
+    options.attention.seed = at::full({1}, forward.noise->next(), at::kLong);
+  }
+  options.statistics = forward.regulariser && regularised();
+  const bool self = to_ == To::self;
+  const Tensor packed = self ? hinge::linear(x, qkv_weight_, qkv_bias_) : hinge::linear(x, q_weight_, q_bias_);
+  const Tensor kv = self ? Tensor() : hinge::linear(context, kv_weight_, kv_bias_);
   if (view) {
-    const int64_t B = x.size(0), L = x.size(1);
-    const at::Tensor parts = qkv.view({B, L, 3, heads_, width_ / heads_}).permute({2, 0, 3, 1, 4});
-    *view = {parts[0], parts[1], parts[2], options};
-    if (const QkNorm& norm = parameters_.norm; norm.q_weight.defined()) {
-      view->q = layer_norm_fork(view->q, norm.q_weight, norm.q_bias, norm.eps).first;
-      view->k = layer_norm_fork(view->k, norm.k_weight, norm.k_bias, norm.eps).first;
+    AttentionView shown{part_of(packed, self ? 3 : 1, 0, heads_), {}, {}, options};
+    shown.k = self ? part_of(packed, 3, 1, heads_) : part_of(kv, 2, 0, heads_);
+    shown.v = self ? part_of(packed, 3, 2, heads_) : part_of(kv, 2, 1, heads_);
+    if (const QkNorm& norm = options.norm; norm.defined()) {
+      shown.q = layer_norm_fork(shown.q, norm.q_weight, norm.q_bias, norm.eps).first;
+      shown.k = layer_norm_fork(shown.k, norm.k_weight, norm.k_bias, norm.eps).first;
     }
+    view->attention = std::move(shown);
   }
-  return parameters_.finish(x, self_attention(qkv, heads_, options, parameters_.norm), residual);
+  const PackedAttentionResult got = self ? packed_attention(packed, heads_, options) : packed_attention(packed, kv, heads_, options);
+  if (options.statistics) {
+    Regulariser& total = *forward.regulariser;
+    const Tensor own = reluformer_regulariser(got.weight_sum, got.weight_log, visible_keys(offsets.q, offsets.k, options.attention.causal));
+    total.sum = total.sum.defined() ? total.sum + own : own;
+    ++total.attentions;
+  }
+  return finish(x, got.out, residual);
 }
 
-at::Tensor attention_weights(const AttentionView& view, const ReadValues& read) {
+// ---- decoding
+
+Tensor Attention::project(const Tensor& x) const {
+  const bool self = to_ == To::self;
+  const Tensor packed = self ? hinge::linear(x, qkv_weight_, qkv_bias_) : hinge::linear(x, q_weight_, q_bias_);
+  if (const QkNorm& norm = options_.norm; norm.defined()) {
+    normalise_heads_(packed, self ? 3 : 1, 0, heads_, norm.q_weight, norm.q_bias, norm.eps);
+    if (self) normalise_heads_(packed, 3, 1, heads_, norm.k_weight, norm.k_bias, norm.eps);
+  }
+  return packed;
+}
+
+Tensor Attention::keys_and_values(const Tensor& context) const {
+  const Tensor kv = hinge::linear(context, kv_weight_, kv_bias_);
+  if (const QkNorm& norm = options_.norm; norm.defined())
+    normalise_heads_(kv, 2, 0, heads_, norm.k_weight, norm.k_bias, norm.eps);
+  return kv;
+}
+
+Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& kv, const Offsets& offsets, const Tensor& residual) const {
+  const int64_t R = x.size(0);
+  PackedAttentionOptions options = options_;
+  options.attention.causal = false;  // all that is there is past
+  options.attention.q_offsets = offsets.q;
+  options.attention.k_offsets = offsets.k;
+  const Tensor queries = offsets.q.defined() ? q : q.unsqueeze(1);  // [R, width], or a batch of R sequences of one query
+  const Tensor out =
+      attention_without_gradient(part_of(queries, 1, 0, heads_), part_of(kv, 2, 0, heads_), part_of(kv, 2, 1, heads_), options);
+  return finish(x, out.transpose(1, 2).reshape({R, width_}), residual);
+}
+
+// ---- views
+
+std::vector<AttentionView> attentions_of(const std::vector<LayerView>& layers) {
+  std::vector<AttentionView> views;
+  for (const LayerView& layer : layers)
+    if (layer.attention) views.push_back(*layer.attention);
+  return views;
+}
+
+Tensor attention_weights(const AttentionView& view) {
+  PackedAttentionOptions options = view.options;
+  options.attention.dropout = 0;
   const int64_t Lk = view.k.size(2), D = view.q.size(3);
-  const at::Tensor unit = at::eye(Lk, view.q.options());
-  std::vector<at::Tensor> columns;
+  const Tensor unit = at::eye(Lk, view.q.options());
+  std::vector<Tensor> columns;
   for (int64_t first = 0; first < Lk; first += D) {
     const int64_t count = std::min(D, Lk - first);
-    columns.push_back(read(at::constant_pad_nd(unit.narrow(1, first, count), {0, D - count}).expand_as(view.k)).narrow(3, 0, count));
+    const Tensor values = at::constant_pad_nd(unit.narrow(1, first, count), {0, D - count}).expand_as(view.k);
+    columns.push_back(attention_without_gradient(view.q, view.k, values, options).narrow(3, 0, count));
   }
   return at::cat(columns, 3);
-}
-
-at::Tensor attention_weights(const AttentionView& view) {
-  return attention_weights(view, [&](const at::Tensor& values) { return attention(view.q, view.k, values, view.options); });
 }
 
 }  // namespace hinge::nn

@@ -1,92 +1,92 @@
-// Attention of a sequence on itself as a module: packed projections around the engine's op, with every option of the engine by name.
+// Multi-head attention as a module: packed projections around the engine's op, with every option of the engine by name. One class for
+// self-attention and cross-attention, batched and jagged sequences, training and decoding with a KV cache.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "hinge/ops/dense.h"
+#include "nn/forward.h"
 #include "nn/parameters.h"
 
 namespace hinge::nn {
 
-// The attention of a model, as configs have it: a preset, and single parts that differ from it.
+// The presets of a config: the engine's (hinge/ops/attention.h), then sparsemax, entmax15 and rela.
+std::vector<std::string> attention_presets();
+
+// An attention as configs have it: a preset, and single parts that differ from it. What is empty or none is not given.
 struct AttentionConfig {
-  std::string preset = "relu-vit";
-  std::string h = {}, length = {};  // empty: the preset's
-  std::optional<double> alpha = {}, gain = {}, bias = {}, gamma = {}, dropout = {};
-  double length_n = 1.0;
-  bool learn_alpha = false, learn_gain = false, learn_bias = false;
-  bool qk_norm = true;
-  bool gate = false;
+  std::string preset = {}, h = {}, length = {};
+  std::optional<double> alpha = {}, length_n = {}, gain = {}, bias = {}, gamma = {}, dropout = {};
+  std::optional<bool> learn_alpha = {}, learn_gain = {}, learn_bias = {}, qk_norm = {}, gate = {};
 
   template <class V> void visit(V& v) {
-    v("preset", preset,
-      "point in the family of attentions that the other keys change: relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax");
-    visit_parts(v);
-  }
-
-  // All but the preset.
-  template <class V> void visit_parts(V& v) {
-    v("h", h,
-      "activation of the scores: relu, relu2, gelu, gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax; empty: the preset's");
-    v("alpha", alpha, "weights are scaled by N^-alpha");
-    v("length", length, "what N is: none (1), fixed, keys, visible; empty: the preset's");
+    v("preset", preset, "point in the family of attentions; the other keys change parts of it", or_empty(attention_presets()));
+    v("h", h, "activation of the scores; empty: the preset's", or_empty({kernels::kActivationNames.begin(), kernels::kActivationNames.end()}));
+    v("alpha", alpha, "weights are scaled by N^-alpha; none: the preset's");
+    v("length", length, "what N is; none: 1; empty: the preset's", or_empty(length_rule_names()));
     v("length_n", length_n, "N, for length = fixed");
-    v("gain", gain, "factor of the weights");
-    v("bias", bias, "added to the scores");
+    v("gain", gain, "factor of the weights; none: the preset's");
+    v("bias", bias, "added to the scores; none: the preset's");
     v("gamma", gamma, "of the preset reluformer, whose gain is sqrt(2) / gamma; none: 1");
-    v("learn_alpha", learn_alpha, "learn alpha, a number for each head");
-    v("learn_gain", learn_gain, "learn the gain, a number for each head");
-    v("learn_bias", learn_bias, "learn the bias, a number for each head");
-    v("qk_norm", qk_norm, "layer norm of each head's queries and keys");
-    v("gate", gate, "multiply the result by one more projection of the input");
+    v("learn_alpha", learn_alpha, "learn alpha, one number per head; none: false");
+    v("learn_gain", learn_gain, "learn the gain, one number per head; none: false");
+    v("learn_bias", learn_bias, "learn the bias, one number per head; none: false");
+    v("qk_norm", qk_norm, "layer norm of each head's queries and keys; none: false");
+    v("gate", gate, "multiply the result by one more projection of the input; none: false");
     v("dropout", dropout, "probability of dropping an attention weight in training; none: 0");
   }
-};
-
-// The engine's options for it. Throws std::runtime_error for words that the engine does not know and for parts that do not go together.
-AttentionOptions attention_options(const AttentionConfig& config);
-
-// What a forward pass may be asked to show of its attention.
-struct AttentionView {
-  at::Tensor q, k, v;  // [B, H, L, D], as the engine got them
-  AttentionOptions options;
-};
-
-// The weights [parts * width, width] of projections that are packed, each with Xavier's start by itself: each has its own fan-out.
-at::Tensor packed_projections(const Builder& builder, const std::string& name, int64_t parts, int64_t width);
-
-// What every attention has beside its projections of queries, keys and values.
-struct AttentionParameters {
-  QkNorm norm;
-  at::Tensor gate_weight, gate_bias, rms_weight, out_weight, out_bias;  // the third of the preset rela
-
-  // What is learned of alpha, gain and bias takes its place in `options`.
-  AttentionParameters(const Builder& builder, const AttentionConfig& config, AttentionOptions& options, int64_t width, int64_t heads);
-
-  // Of what was read by x: RMS norm and gate, if there are any, and output projection, plus `residual` if that is defined.
-  at::Tensor finish(const at::Tensor& x, const at::Tensor& read, const at::Tensor& residual = {}) const;
-};
-
-class SelfAttention {
- public:
-  SelfAttention(const Builder& builder, const AttentionConfig& config, int64_t width, int64_t heads);
-
-  // x [B, L, width], normalised; the result of the output projection plus `residual` if that is defined.
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& residual, bool training, AttentionView* view = nullptr) const;
 
  private:
-  AttentionConfig config_;
-  int64_t width_, heads_;
-  AttentionOptions options_;
-  at::Tensor qkv_weight_, qkv_bias_;
-  AttentionParameters parameters_;
+  static std::vector<std::string> or_empty(std::vector<std::string> words) {
+    words.emplace_back();
+    return words;
+  }
 };
 
-// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: what `read` gives for the columns of the unit matrix as values.
-using ReadValues = std::function<at::Tensor(const at::Tensor& values)>;
-at::Tensor attention_weights(const AttentionView& view, const ReadValues& read);
-at::Tensor attention_weights(const AttentionView& view);
+// What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, gate and dropout from the
+// base: the other parts belong to the base's preset.
+AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own);
+
+// The options of the op, checked; without dropout and norms. `key` is where the config is, such as "model.attention". Throws
+// std::runtime_error for words that the engine does not know and for parts that do not go together.
+// The length rule `keys` becomes `visible` in a causal attention: a decoder does not know how many keys there will be.
+PackedAttentionOptions attention_options(const AttentionConfig& config, const std::string& key, bool causal = false);
+
+class Attention {
+ public:
+  // What is attended to: the input itself, or the tokens of another sequence, the context.
+  enum class To { self, context };
+
+  Attention(const Builder& builder, const AttentionConfig& config, const std::string& key, int64_t width, int64_t heads, To to,
+            bool causal = false);
+
+  // x [B, L, width] or, jagged, [T, width]; the result of the output projection, plus `residual` if that is defined. `view` may be null.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& context, const Offsets& offsets, const Forward& forward,
+                     const at::Tensor& residual = {}, LayerView* view = nullptr) const;
+
+  // Decoding, without gradients, in parts.
+  // Queries [R, width] of x [R, width]; of self-attention with the keys and values of x behind them: [R, 3 width].
+  at::Tensor project(const at::Tensor& x) const;
+  // Keys and values [S, 2 width] of a context [S, width].
+  at::Tensor keys_and_values(const at::Tensor& context) const;
+  // The queries q [R, width] of x attend to kv [R, n, 2 width], each row to its own, or by offsets to kv [S, 2 width].
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& q, const at::Tensor& kv, const Offsets& offsets = {},
+                    const at::Tensor& residual = {}) const;
+
+  // Whether the regulariser is made for it: weights are not negative and their sum is free.
+  bool regularised() const;
+
+ private:
+  at::Tensor finish(const at::Tensor& x, const at::Tensor& attended, const at::Tensor& residual) const;
+
+  int64_t width_, heads_;
+  To to_;
+  double dropout_;
+  PackedAttentionOptions options_;
+  at::Tensor qkv_weight_, qkv_bias_;                    // to itself
+  at::Tensor q_weight_, q_bias_, kv_weight_, kv_bias_;  // to a context
+  at::Tensor gate_weight_, gate_bias_, rms_weight_, out_weight_, out_bias_;
+};
 
 }  // namespace hinge::nn

@@ -5,7 +5,6 @@
 
 #include "hinge/kernels/layer_norm.h"
 #include "hinge/kernels/patches.h"
-#include "ops/attention_impl.h"
 #include "ops/function.h"
 #include "ops/gemm.h"
 #include "ops/parallel.h"
@@ -120,125 +119,6 @@ class LayerNormFunction : public torch::autograd::Function<LayerNormFunction> {
   }
 };
 
-// ---- attention of a sequence on itself
-
-// The queries (0), keys (1) or values (2) of packed [B, L, n, H, D], as attention wants them: [B, H, L, D].
-Tensor batch_part(const Tensor& packed, int64_t which) { return packed.select(2, which).transpose(1, 2); }
-
-// Normalises the heads of part `which` of qkv [B, L, 3, H, D] into part `which` of qk [B, L, 2, H, D]; stats [2, B L H].
-template <typename T>
-void norm_heads(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& bias, double eps, const Tensor& qk,
-                const Tensor& stats) {
-  const int64_t rows = qkv.size(0) * qkv.size(1), H = qkv.size(3), D = qkv.size(4);
-  AtenParallel parallel;
-  kernels::layer_norm_forward({rows, H, D, eps},
-                              kernels::LayerNormForward<T>{{qkv.data_ptr<T>() + which * H * D, 3 * H * D},
-                                                           weight.data_ptr<T>(),
-                                                           bias.data_ptr<T>(),
-                                                           {qk.data_ptr<T>() + which * H * D, 2 * H * D},
-                                                           stats.data_ptr<T>(),
-                                                           stats.data_ptr<T>() + rows * H},
-                              parallel);
-}
-
-// Turns the gradients of the normalised heads, in part `which` of grad [B, L, 3, H, D], into those of the heads.
-template <typename T>
-std::pair<Tensor, Tensor> norm_heads_backward(const Tensor& qkv, int64_t which, const Tensor& weight, const Tensor& stats,
-                                              const Tensor& grad) {
-  const int64_t rows = qkv.size(0) * qkv.size(1), H = qkv.size(3), D = qkv.size(4);
-  const Tensor dw = at::empty({D}, qkv.options()), db = at::empty({D}, qkv.options());
-  T* gradients = grad.data_ptr<T>() + which * H * D;
-  AtenParallel parallel;
-  kernels::layer_norm_backward({rows, H, D, 0},
-                               kernels::LayerNormBackward<T>{{gradients, 3 * H * D},
-                                                             {qkv.data_ptr<T>() + which * H * D, 3 * H * D},
-                                                             weight.data_ptr<T>(),
-                                                             stats.data_ptr<T>(),
-                                                             stats.data_ptr<T>() + rows * H,
-                                                             {nullptr, 0},
-                                                             {gradients, 3 * H * D},
-                                                             dw.data_ptr<T>(),
-                                                             db.data_ptr<T>()},
-                               parallel);
-  return {dw, db};
-}
-
-// What saved_data cannot hold field by field.
-struct SavedOptions : torch::CustomClassHolder {
-  AttentionOptions options;
-};
-
-// Saves qkv; of softmax also the result and its log-sum-exps. Normalised heads are made again.
-class SelfAttentionFunction : public torch::autograd::Function<SelfAttentionFunction> {
- public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& input, const OptionalTensor& q_weight, const OptionalTensor& q_bias,
-                        const OptionalTensor& k_weight, const OptionalTensor& k_bias, const OptionalTensor& gain,
-                        const OptionalTensor& bias, const OptionalTensor& alpha, const AttentionOptions& options, int64_t heads,
-                        double eps) {
-    const int64_t B = input.size(0), L = input.size(1), D = input.size(2) / (3 * heads);
-    const Tensor qkv = input.contiguous().view({B, L, 3, heads, D});
-    const QkNorm norm{tensor_of(q_weight), tensor_of(q_bias), tensor_of(k_weight), tensor_of(k_bias), eps};
-    const auto [q, k, stats] = queries_and_keys(qkv, norm);
-    const auto [out, sum, log, zeros, skipped, lse] = attention_forward_cpu(q, k, batch_part(qkv, 2), options, /*statistics=*/false);
-    const Tensor result = out.transpose(1, 2).reshape({B, L, heads * D});
-    const bool softmax = options.h == kernels::Activation::softmax;
-    ctx->save_for_backward(
-        {qkv, norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias, softmax ? result : Tensor(), softmax ? lse : Tensor()});
-    auto saved = c10::make_intrusive<SavedOptions>();
-    saved->options = options;
-    for (PerHead* values : {&saved->options.gain, &saved->options.bias, &saved->options.alpha})
-      if (values->values.defined()) values->values = values->values.detach();
-    ctx->saved_data["options"] = at::IValue::make_capsule(std::move(saved));
-    ctx->saved_data["eps"] = eps;
-    const auto wanted = [](const OptionalTensor& tensor) { return tensor.has_value() && tensor->requires_grad(); };
-    ctx->saved_data["wants"] = c10::List<bool>({wanted(gain), wanted(bias), wanted(alpha)});
-    return result;
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    check_only_first_derivative("hinge::self_attention");
-    const variable_list saved = ctx->get_saved_variables();
-    const Tensor& qkv = saved[0];
-    const QkNorm norm{saved[1], saved[2], saved[3], saved[4], ctx->saved_data["eps"].toDouble()};
-    const auto options = c10::static_intrusive_pointer_cast<SavedOptions>(ctx->saved_data["options"].toCapsule())->options;
-    const int64_t B = qkv.size(0), L = qkv.size(1), H = qkv.size(3), D = qkv.size(4);
-    const auto by_head = [&](const Tensor& rows) { return rows.view({B, L, H, D}).transpose(1, 2); };
-
-    const auto [q, k, stats] = queries_and_keys(qkv, norm);
-    const Tensor grad = at::empty_like(qkv);
-    AttentionBackwardInputs inputs;
-    inputs.grad_out = by_head(grads[0].contiguous());
-    if (saved[5].defined()) inputs.out = by_head(saved[5]);
-    inputs.lse = saved[6];
-    const auto wants = ctx->saved_data["wants"].toBoolList();
-    for (size_t i = 0; i < 3; ++i) inputs.wanted[i] = wants[i];
-    inputs.into = {batch_part(grad, 0), batch_part(grad, 1), batch_part(grad, 2)};
-    const auto [dq, dk, dv, dgain, dbias, dalpha] = attention_backward_cpu(q, k, batch_part(qkv, 2), inputs, options);
-
-    Tensor dqw, dqb, dkw, dkb;
-    if (norm.q_weight.defined()) {
-      const auto back = qkv.scalar_type() == at::kFloat ? norm_heads_backward<float> : norm_heads_backward<double>;
-      std::tie(dqw, dqb) = back(qkv, 0, norm.q_weight, stats[0], grad);
-      std::tie(dkw, dkb) = back(qkv, 1, norm.k_weight, stats[1], grad);
-    }
-    const auto if_wanted = [&](size_t i, const Tensor& gradient) { return inputs.wanted[i] ? gradient : Tensor(); };
-    return {grad.view({B, L, 3 * H * D}), dqw,      dqb,      dkw,     dkb, if_wanted(0, dgain), if_wanted(1, dbias),
-            if_wanted(2, dalpha),         Tensor(), Tensor(), Tensor()};
-  }
-
- private:
-  // q and k [B, H, L, D], normalised if the norm is defined, and then with the statistics [2, 2, B L H].
-  static std::tuple<Tensor, Tensor, Tensor> queries_and_keys(const Tensor& qkv, const QkNorm& norm) {
-    if (!norm.q_weight.defined()) return {batch_part(qkv, 0), batch_part(qkv, 1), Tensor()};
-    const Tensor qk = at::empty({qkv.size(0), qkv.size(1), 2, qkv.size(3), qkv.size(4)}, qkv.options());
-    const Tensor stats = at::empty({2, 2, qkv.size(0) * qkv.size(1) * qkv.size(3)}, qkv.options());
-    const auto run = qkv.scalar_type() == at::kFloat ? norm_heads<float> : norm_heads<double>;
-    run(qkv, 0, norm.q_weight, norm.q_bias, norm.eps, qk, stats[0]);
-    run(qkv, 1, norm.k_weight, norm.k_bias, norm.eps, qk, stats[1]);
-    return {batch_part(qk, 0), batch_part(qk, 1), stats};
-  }
-};
-
 // ---- cross-entropy
 
 template <typename T>
@@ -293,25 +173,6 @@ std::pair<Tensor, Tensor> layer_norm_fork(const Tensor& x, const Tensor& weight,
   check_like(op, "bias", bias, {x.size(-1)}, x);
   const variable_list r = LayerNormFunction::apply(x, weight, bias, eps);
   return {r[0], r[1]};
-}
-
-Tensor self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& options, const QkNorm& norm) {
-  constexpr const char* op = "hinge::self_attention";
-  check_floating(op, "qkv", qkv);
-  TORCH_CHECK(qkv.dim() == 3 && heads > 0 && qkv.size(2) % (3 * heads) == 0, op, ": qkv must be [B, L, 3 H D] with H = ", heads, ", got ",
-              qkv.sizes());
-  const int64_t D = qkv.size(2) / (3 * heads);
-  const bool any = norm.q_weight.defined() || norm.q_bias.defined() || norm.k_weight.defined() || norm.k_bias.defined();
-  TORCH_CHECK(!any || (norm.q_weight.defined() && norm.q_bias.defined() && norm.k_weight.defined() && norm.k_bias.defined()), op,
-              ": a norm needs weight and bias for queries and for keys");
-  check_like(op, "q_weight", norm.q_weight, {D}, qkv);
-  check_like(op, "q_bias", norm.q_bias, {D}, qkv);
-  check_like(op, "k_weight", norm.k_weight, {D}, qkv);
-  check_like(op, "k_bias", norm.k_bias, {D}, qkv);
-  const AttentionOptions seeded = with_seed(options);
-  return SelfAttentionFunction::apply(qkv, optional_of(norm.q_weight), optional_of(norm.q_bias), optional_of(norm.k_weight),
-                                      optional_of(norm.k_bias), optional_of(options.gain.values), optional_of(options.bias.values),
-                                      optional_of(options.alpha.values), seeded, heads, norm.eps);
 }
 
 Tensor cross_entropy(kernels::CrossEntropy kind, const Tensor& logits, const Tensor& labels, const Tensor& second, double lambda) {

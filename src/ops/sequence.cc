@@ -1,7 +1,6 @@
 #include "hinge/ops/sequence.h"
 
 #include "hinge/kernels/embedding.h"
-#include "hinge/kernels/layer_norm.h"
 #include "hinge/kernels/residual_norm.h"
 #include "hinge/kernels/smoothed_cross_entropy.h"
 #include "ops/function.h"
@@ -50,12 +49,12 @@ class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
     const auto rows = ctx->saved_data["rows"].toIntVector();
     const kernels::Dropout dropout{ctx->saved_data["dropout"].toDouble(), static_cast<uint64_t>(ctx->saved_data["seed"].toInt())};
     const Tensor grad = grads[0].contiguous();
-    const auto sums = [&](const Tensor& index, int64_t slots, double scale) {
-      const Tensor result = at::empty({slots, grad.size(1)}, grad.options());
+    const auto sums = [&](const Tensor& index, int64_t entries, double scale) {
+      const Tensor result = at::empty({entries, grad.size(1)}, grad.options());
       with_type_of(grad, [&](auto type) {
         using T = decltype(type);
         AtenParallel parallel;
-        kernels::embedding_sums(kernels::EmbeddingSums<T>{grad.size(0), grad.size(1), slots, index.data_ptr<int64_t>(), grad.data_ptr<T>(),
+        kernels::embedding_sums(kernels::EmbeddingSums<T>{grad.size(0), grad.size(1), entries, index.data_ptr<int64_t>(), grad.data_ptr<T>(),
                                                           scale, dropout, result.data_ptr<T>()},
                                 parallel);
       });
@@ -146,61 +145,6 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
   }
 };
 
-// ---- heads
-
-class NormaliseHeadsFunction : public torch::autograd::Function<NormaliseHeadsFunction> {
- public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& packed, const Tensor& weight, const Tensor& bias, int64_t parts, int64_t part,
-                        int64_t heads, double eps) {
-    const Tensor x = packed.contiguous(), w = weight.contiguous(), b = bias.contiguous(), y = x.clone();
-    const int64_t D = w.numel(), stride = x.size(1), first = part * heads * D;
-    const Tensor mean = at::empty({x.size(0) * heads}, x.options()), rstd = at::empty_like(mean);
-    TORCH_INTERNAL_ASSERT(stride == parts * heads * D);
-    with_type_of(x, [&](auto type) {
-      using T = decltype(type);
-      AtenParallel parallel;
-      kernels::layer_norm_forward({x.size(0), heads, D, eps},
-                                  kernels::LayerNormForward<T>{{x.data_ptr<T>() + first, stride},
-                                                               w.data_ptr<T>(),
-                                                               b.data_ptr<T>(),
-                                                               {y.data_ptr<T>() + first, stride},
-                                                               mean.data_ptr<T>(),
-                                                               rstd.data_ptr<T>()},
-                                  parallel);
-    });
-    ctx->save_for_backward({x, w, mean, rstd});
-    ctx->saved_data["part"] = part;
-    ctx->saved_data["heads"] = heads;
-    return y;
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    check_only_first_derivative("hinge::normalise_heads");
-    const variable_list saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &w = saved[1], grad = grads[0].clone(at::MemoryFormat::Contiguous);
-    const Tensor dw = at::empty_like(w), db = at::empty_like(w);
-    const int64_t heads = ctx->saved_data["heads"].toInt(), D = w.numel(), stride = x.size(1);
-    const int64_t first = ctx->saved_data["part"].toInt() * heads * D;
-    with_type_of(x, [&](auto type) {
-      using T = decltype(type);
-      AtenParallel parallel;
-      T* gradients = grad.data_ptr<T>() + first;
-      kernels::layer_norm_backward({x.size(0), heads, D, 0},
-                                   kernels::LayerNormBackward<T>{{gradients, stride},
-                                                                 {x.data_ptr<T>() + first, stride},
-                                                                 w.data_ptr<T>(),
-                                                                 saved[2].data_ptr<T>(),
-                                                                 saved[3].data_ptr<T>(),
-                                                                 {nullptr, 0},
-                                                                 {gradients, stride},
-                                                                 dw.data_ptr<T>(),
-                                                                 db.data_ptr<T>()},
-                                   parallel);
-    });
-    return {grad, dw, db, Tensor(), Tensor(), Tensor(), Tensor()};
-  }
-};
-
 // ---- loss
 
 // Logits of at most this many elements exist at a time.
@@ -278,6 +222,12 @@ Tensor embed_tokens(const Tensor& weight, const Tensor& tokens, const Tensor& of
 std::pair<Tensor, Tensor> residual_norm(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                                         double dropout, int64_t seed) {
   constexpr const char* op = "hinge::residual_norm";
+  if (residual.defined() && residual.dim() > 2) {
+    TORCH_CHECK(x.defined() && x.sizes() == residual.sizes(), op, ": x must have the residual's shape ", residual.sizes(), ", got ",
+                x.sizes());
+    const auto [normed, sum] = residual_norm(residual.flatten(0, -2), x.flatten(0, -2), weight, bias, eps, dropout, seed);
+    return {normed.view(residual.sizes()), sum.view(residual.sizes())};
+  }
   check_floating(op, "residual", residual, 2);
   check_shape(op, "x", x, residual.sizes(), residual);
   check_shape(op, "weight", weight, {residual.size(1)}, residual);
@@ -289,21 +239,10 @@ std::pair<Tensor, Tensor> residual_norm(const Tensor& residual, const Tensor& x,
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   constexpr const char* op = "hinge::rms_norm";
+  if (x.defined() && x.dim() > 2) return rms_norm(x.flatten(0, -2), weight, eps).view(x.sizes());
   check_floating(op, "x", x, 2);
   check_shape(op, "weight", weight, {x.size(1)}, x);
   return RmsNormFunction::apply(x, weight, eps);
-}
-
-Tensor normalise_heads(const Tensor& packed, int64_t parts, int64_t part, int64_t heads, const Tensor& weight, const Tensor& bias,
-                       double eps) {
-  constexpr const char* op = "hinge::normalise_heads";
-  check_floating(op, "packed", packed, 2);
-  TORCH_CHECK(parts > 0 && part >= 0 && part < parts && heads > 0 && packed.size(1) % (parts * heads) == 0, op, ": packed must be [L, ",
-              parts, " H D] with H = ", heads, ", got ", packed.sizes());
-  const int64_t D = packed.size(1) / (parts * heads);
-  check_shape(op, "weight", weight, {D}, packed);
-  check_shape(op, "bias", bias, {D}, packed);
-  return NormaliseHeadsFunction::apply(packed, weight, bias, parts, part, heads, eps);
 }
 
 ProjectedLoss projected_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels, double smoothing) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bounds.h"
-#include "hinge/kernels/slot_scores.h"
+#include "hinge/kernels/hidden_activation.h"
 
 namespace hinge::kernels::testing {
 namespace {
@@ -22,9 +22,9 @@ template <typename T> void apply_activation(Activation h, const T* x, T* value, 
   std::vector<T> sums(static_cast<size_t>(n));
   Serial serial;
   std::vector<T> forward(static_cast<size_t>(n));
-  slot_scores_forward(h, SlotScoresForward<T>{1, n, x, forward.data(), nullptr, {}}, serial);
+  hidden_activation_forward(h, HiddenActivationForward<T>{1, n, x, forward.data(), nullptr, {}}, serial);
   const T* kept = h == Activation::relu ? forward.data() : x;
-  slot_scores_backward(h, SlotScoresBackward<T>{1, n, kept, ones.data(), slope, value, sums.data(), {}}, serial);
+  hidden_activation_backward(h, HiddenActivationBackward<T>{1, n, kept, ones.data(), slope, value, sums.data(), {}}, serial);
   for (int64_t i = 0; i < n; ++i)  // value() and value_and_slope() share their formula
     EXPECT_TRUE(std::isnan(value[i]) || forward[static_cast<size_t>(i)] == value[i]) << "at " << x[i];
 }

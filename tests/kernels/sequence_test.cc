@@ -9,7 +9,7 @@
 #include "hinge/kernels/embedding.h"
 #include "hinge/kernels/residual_norm.h"
 #include "hinge/kernels/row_regulariser.h"
-#include "hinge/kernels/slot_scores.h"
+#include "hinge/kernels/hidden_activation.h"
 #include "hinge/kernels/smoothed_cross_entropy.h"
 #include "hinge/kernels/sparse_attention.h"
 #include "kernels/sequence_reference.h"
@@ -185,40 +185,40 @@ template <typename T> void rms_norm_matches() {
 TEST(RmsNormKernel, Float32) { rms_norm_matches<float>(); }
 TEST(RmsNormKernel, Float64) { rms_norm_matches<double>(); }
 
-// ---- scores of a global memory
+// ---- hidden units of a feed-forward layer
 
-template <typename T> void slot_scores_match(Activation phi) {
-  for (const int64_t slots : {1, 7, 64, 130})
+template <typename T> void hidden_activation_match(Activation activation) {
+  for (const int64_t units : {1, 7, 64, 130})
     for (const Dropout& dropout : {kNone, kSome}) {
       const int64_t rows = 37;
-      const auto u = draw<T>(rows * slots, 1, 2), grad = draw<T>(rows * slots, 2);
-      const auto expected = reference::slot_scores(phi, exact(u), slots, dropout, exact(grad));
+      const auto u = draw<T>(rows * units, 1, 2), grad = draw<T>(rows * units, 2);
+      const auto expected = reference::hidden_activation(activation, exact(u), units, dropout, exact(grad));
       for_each_simd_target([&] {
         const auto got = same_for_all_workers([&](Parallel& parallel) {
-          std::vector<T> scores(u.size()), softmax = u, du = grad, again(u.size(), T(9)), bias(static_cast<size_t>(slots));
-          slot_scores_forward(phi, SlotScoresForward<T>{rows, slots, softmax.data(), scores.data(), softmax.data(), dropout}, parallel);
-          const std::vector<T>& kept = phi == Activation::relu ? scores : softmax;  // of the others softmax still holds u
-          slot_scores_backward(
-              phi, SlotScoresBackward<T>{rows, slots, kept.data(), du.data(), du.data(), again.data(), bias.data(), dropout}, parallel);
-          EXPECT_EQ(again, scores);
+          std::vector<T> hidden(u.size()), softmax = u, du = grad, again(u.size(), T(9)), bias(static_cast<size_t>(units));
+          hidden_activation_forward(activation, HiddenActivationForward<T>{rows, units, softmax.data(), hidden.data(), softmax.data(), dropout}, parallel);
+          const std::vector<T>& kept = activation == Activation::relu ? hidden : softmax;  // of the others softmax still holds u
+          hidden_activation_backward(
+              activation, HiddenActivationBackward<T>{rows, units, kept.data(), du.data(), du.data(), again.data(), bias.data(), dropout}, parallel);
+          EXPECT_EQ(again, hidden);
           // In place, where nothing is kept.
           std::vector<T> place = u;
-          slot_scores_forward(phi, SlotScoresForward<T>{rows, slots, place.data(), place.data(), place.data(), dropout}, parallel);
-          EXPECT_EQ(place, scores);
-          return joined({scores, du, bias});
+          hidden_activation_forward(activation, HiddenActivationForward<T>{rows, units, place.data(), place.data(), place.data(), dropout}, parallel);
+          EXPECT_EQ(place, hidden);
+          return joined({hidden, du, bias});
         });
         const auto n = static_cast<int64_t>(u.size());
-        expect_close<T>({got.begin(), got.begin() + n}, expected.scores, slots + 16, "scores");
-        expect_close<T>({got.begin() + n, got.begin() + 2 * n}, expected.du, slots + 16, "du");
-        expect_close<T>({got.begin() + 2 * n, got.end()}, expected.grad_bias, rows + slots + 16, "grad_bias");
+        expect_close<T>({got.begin(), got.begin() + n}, expected.hidden, units + 16, "hidden");
+        expect_close<T>({got.begin() + n, got.begin() + 2 * n}, expected.du, units + 16, "du");
+        expect_close<T>({got.begin() + 2 * n, got.end()}, expected.grad_bias, rows + units + 16, "grad_bias");
       });
     }
 }
-TEST(SlotScoresKernel, EveryPhi) {
+TEST(HiddenActivationKernel, EveryActivation) {
   for (size_t i = 0; i < kActivationNames.size(); ++i) {
     SCOPED_TRACE(kActivationNames[i]);
-    slot_scores_match<float>(static_cast<Activation>(i));
-    slot_scores_match<double>(static_cast<Activation>(i));
+    hidden_activation_match<float>(static_cast<Activation>(i));
+    hidden_activation_match<double>(static_cast<Activation>(i));
   }
 }
 

@@ -2,12 +2,12 @@
 #include "hinge/ops/dense.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "gradcheck.h"
+#include "leaves.h"
 #include "op_error.h"
 
 namespace hinge {
@@ -17,14 +17,8 @@ using at::Tensor;
 using kernels::CrossEntropy;
 using testing::error_of;
 using testing::expect_gradients;
-
-Tensor leaf(at::IntArrayRef sizes, int64_t seed, at::ScalarType dtype = at::kDouble) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed));
-  return at::randn(sizes, generator, at::kDouble).to(dtype).requires_grad_(true);
-}
-
-// A sum with weights of its own for every element, so that no gradient can hide.
-Tensor weighted(const Tensor& y) { return (y * at::linspace(-1, 1, y.numel(), y.options().requires_grad(false)).view_as(y)).sum(); }
+using testing::leaf;
+using testing::weighted;
 
 double relative_error(const Tensor& got, const Tensor& expected) {
   EXPECT_EQ(got.sizes(), expected.sizes());
@@ -82,43 +76,6 @@ TEST(LayerNormFork, ValuesAndGradients) {
                    {leaf({4, 6}, 1), leaf({6}, 2), leaf({6}, 3)});
 }
 
-// The same by the op on separate tensors.
-Tensor plain_self_attention(const Tensor& qkv, int64_t heads, const AttentionOptions& options, const QkNorm& norm) {
-  const int64_t B = qkv.size(0), L = qkv.size(1), D = qkv.size(2) / (3 * heads);
-  const Tensor parts = qkv.view({B, L, 3, heads, D}).permute({2, 0, 3, 1, 4});
-  Tensor q = parts[0], k = parts[1];
-  if (norm.q_weight.defined()) {
-    q = at::layer_norm(q, {D}, norm.q_weight, norm.q_bias, norm.eps);
-    k = at::layer_norm(k, {D}, norm.k_weight, norm.k_bias, norm.eps);
-  }
-  return attention(q, k, parts[2], options).transpose(1, 2).reshape({B, L, heads * D});
-}
-
-TEST(SelfAttention, EqualsTheOpOnSeparateTensors) {
-  for (const char* name : {"relu-vit", "softmax", "sigmoid"})
-    for (const bool normed : {false, true}) {
-      const Tensor qkv = leaf({2, 9, 3 * 2 * 5}, 1);
-      QkNorm norm;
-      if (normed) norm = {leaf({5}, 2), leaf({5}, 3), leaf({5}, 4), leaf({5}, 5)};
-      std::vector<Tensor> inputs = {qkv};
-      if (normed) inputs.insert(inputs.end(), {norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias});
-      const Tensor packed = self_attention(qkv, 2, preset(name), norm), plain = plain_self_attention(qkv, 2, preset(name), norm);
-      EXPECT_LT(relative_error(packed, plain), 1e-12);
-      const auto got = torch::autograd::grad({weighted(packed)}, inputs), expected = torch::autograd::grad({weighted(plain)}, inputs);
-      for (size_t i = 0; i < got.size(); ++i) EXPECT_LT((got[i] - expected[i]).abs().max().item<double>(), 1e-12) << name << " input " << i;
-    }
-}
-
-TEST(SelfAttention, GradientsOfWhatIsLearned) {
-  expect_gradients(
-      [](const auto& in) {
-        AttentionOptions options = preset("silu");
-        options.gain = in[1], options.bias = in[2], options.alpha = in[3];
-        return weighted(self_attention(in[0], 2, options, {in[4], in[5], in[6], in[7]}));
-      },
-      {leaf({1, 5, 3 * 2 * 4}, 1), leaf({2}, 2), leaf({2}, 3), leaf({2}, 4), leaf({4}, 5), leaf({4}, 6), leaf({4}, 7), leaf({4}, 8)});
-}
-
 TEST(CrossEntropyOp, ValuesAndGradients) {
   const Tensor logits = leaf({6, 11}, 1), labels = at::tensor({0, 10, 3, 3, 7, 1}, at::kLong),
                second = at::tensor({4, 10, 2, 0, 7, 9}, at::kLong);
@@ -156,10 +113,6 @@ TEST(Dense, ErrorsNameTheShapes) {
               cross_entropy(CrossEntropy::softmax, x, at::tensor({0, 4}, at::kLong));
             }),
             "hinge::cross_entropy: labels must be in [0, 4), got 4");
-  EXPECT_EQ(error_of([&] {
-              self_attention(leaf({1, 2, 10}, 1), 2, {});
-            }),
-            "hinge::self_attention: qkv must be [B, L, 3 H D] with H = 2, got [1, 2, 10]");
   EXPECT_EQ(error_of([&] {
               patches(at::zeros({1, 3, 3, 1}), 4);
             }),

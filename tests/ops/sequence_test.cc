@@ -1,44 +1,27 @@
-// The fused ops around memories: values against plain ATen formulas with the mask of dropout written out, gradients against differences,
+// The fused ops around attention and feed-forward layers: values against plain ATen formulas with the mask of dropout written out, gradients against differences,
 // errors.
 #include "hinge/ops/sequence.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
 #include "gradcheck.h"
-#include "hinge/kernels/dropout.h"
+#include "leaves.h"
 #include "op_error.h"
 
 namespace hinge {
 namespace {
 
 using at::Tensor;
+using testing::dropout_mask;
 using testing::error_of;
 using testing::expect_gradients;
-
-Tensor leaf(at::IntArrayRef sizes, int64_t seed, at::ScalarType dtype = at::kDouble) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed));
-  return at::randn(sizes, generator, at::kDouble).to(dtype).requires_grad_(true);
-}
-
-Tensor weighted(const Tensor& y) { return (y * at::linspace(-1, 1, y.numel(), y.options().requires_grad(false)).view_as(y)).sum(); }
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  EXPECT_EQ(a.sizes(), b.sizes());
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
-
-Tensor mask(int64_t rows, int64_t width, double dropout, uint64_t seed) {
-  Tensor m = at::empty({rows, width}, at::kDouble);
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < width; ++j)
-      m[i][j] = kernels::dropout_keeps(seed, kernels::dropout_threshold(dropout), 0, i, j) ? kernels::dropout_scale(dropout) : 0.0;
-  return m;
-}
+using testing::largest_difference;
+using testing::leaf;
+using testing::weighted;
 
 TEST(EmbedTokens, ValuesAndGradients) {
   const Tensor tokens = at::tensor({3, 0, 3, 3, 6, 1, 0}, at::kLong), offsets = at::tensor({0, 4, 4, 7}, at::kLong),
@@ -46,7 +29,7 @@ TEST(EmbedTokens, ValuesAndGradients) {
   for (const double dropout : {0.0, 0.4}) {
     const Tensor weight = leaf({8, 5}, 1), positions = leaf({6, 5}, 2);
     const auto embed = [&](const Tensor& w, const Tensor& p) { return embed_tokens(w, tokens, offsets, p, 3, dropout, 11); };
-    const Tensor expected = (3 * weight.index_select(0, tokens) + positions.index_select(0, place)) * mask(7, 5, dropout, 11);
+    const Tensor expected = (3 * weight.index_select(0, tokens) + positions.index_select(0, place)) * dropout_mask(7, 5, dropout, 11);
     EXPECT_LT(largest_difference(embed(weight, positions), expected), 1e-14);
     EXPECT_LT(largest_difference(embed(weight.to(at::kFloat), positions.to(at::kFloat)), expected), 1e-5);
     const auto got = torch::autograd::grad({weighted(embed(weight, positions))}, {weight, positions}),
@@ -62,7 +45,7 @@ TEST(ResidualNorm, ValuesAndGradients) {
   for (const double dropout : {0.0, 0.25}) {
     const std::vector<Tensor> in = {leaf({5, 9}, 1), leaf({5, 9}, 2), leaf({9}, 3), leaf({9}, 4)};
     const auto run = [&](const std::vector<Tensor>& t) { return residual_norm(t[0], t[1], t[2], t[3], 1e-6, dropout, 5); };
-    const Tensor y = in[0] + in[1] * mask(5, 9, dropout, 5), z = at::layer_norm(y, {9}, in[2], in[3], 1e-6);
+    const Tensor y = in[0] + in[1] * dropout_mask(5, 9, dropout, 5), z = at::layer_norm(y, {9}, in[2], in[3], 1e-6);
     EXPECT_LT(largest_difference(run(in).first, z), 1e-12);
     EXPECT_LT(largest_difference(run(in).second, y), 1e-14);
     std::vector<Tensor> single;
@@ -98,20 +81,6 @@ TEST(RmsNorm, ValuesAndGradients) {
   // A row of zeros, as attention without any weight gives: finite.
   const Tensor zero = at::zeros({1, 7}, at::kDouble).requires_grad_(true);
   EXPECT_TRUE(at::isfinite(torch::autograd::grad({weighted(rms_norm(zero, w, 1e-6))}, {zero})[0]).all().item<bool>());
-}
-
-TEST(NormaliseHeads, ValuesAndGradients) {
-  for (const auto& [parts, part] : {std::pair<int64_t, int64_t>{1, 0}, {2, 0}, {3, 1}}) {
-    const int64_t H = 2, D = 5;
-    const Tensor x = leaf({4, parts * H * D}, 1), w = leaf({D}, 2), b = leaf({D}, 3);
-    std::vector<Tensor> pieces = x.chunk(parts, 1);
-    pieces[static_cast<size_t>(part)] = at::layer_norm(pieces[static_cast<size_t>(part)].unflatten(1, {H, D}), {D}, w, b, 1e-6).flatten(1);
-    const auto run = [&, parts = parts, part = part](const std::vector<Tensor>& t) {
-      return normalise_heads(t[0], parts, part, H, t[1], t[2], 1e-6);
-    };
-    EXPECT_LT(largest_difference(run({x, w, b}), at::cat(pieces, 1)), 1e-12);
-    expect_gradients([&](const auto& t) { return weighted(run(t)); }, {x, w, b});
-  }
 }
 
 TEST(ProjectedCrossEntropy, ValuesAndGradients) {

@@ -24,14 +24,14 @@ template <typename T> struct Embedding {
 void embedding_forward(const Embedding<float>&, Parallel&);
 void embedding_forward(const Embedding<double>&, Parallel&);
 
-// sums[k] = scale * sum over i with index[i] == k of drop(grad[i]), in the order of i; k < slots, all of them written.
+// sums[k] = scale * sum over i with index[i] == k of drop(grad[i]), in the order of i; k < entries, all of them written.
 template <typename T> struct EmbeddingSums {
-  int64_t rows = 0, width = 0, slots = 0;
-  const int64_t* index = nullptr;  // [rows], each in [0, slots)
+  int64_t rows = 0, width = 0, entries = 0;
+  const int64_t* index = nullptr;  // [rows], each in [0, entries)
   const T* grad = nullptr;         // [rows, width]
   double scale = 1;
   Dropout dropout;
-  T* sums = nullptr;  // [slots, width]
+  T* sums = nullptr;  // [entries, width]
 };
 void embedding_sums(const EmbeddingSums<float>&, Parallel&);
 void embedding_sums(const EmbeddingSums<double>&, Parallel&);

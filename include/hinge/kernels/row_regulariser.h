@@ -30,8 +30,8 @@ template <typename T> struct RegulariserRows {
 double regulariser_rows(const RegulariserRows<float>&, Parallel&);
 double regulariser_rows(const RegulariserRows<double>&, Parallel&);
 
-// How many slots each row sees: sequence s owns the rows [q_offsets[s], q_offsets[s + 1]) and the slots [k_offsets[s], k_offsets[s + 1]);
+// How many keys each row sees: sequence s owns the rows [q_offsets[s], q_offsets[s + 1]) and the keys [k_offsets[s], k_offsets[s + 1]);
 // causal is right-aligned within each sequence.
-void visible_slots(const int64_t* q_offsets, const int64_t* k_offsets, int64_t sequences, bool causal, double* visible);
+void visible_keys(const int64_t* q_offsets, const int64_t* k_offsets, int64_t sequences, bool causal, double* visible);
 
 }  // namespace hinge::kernels

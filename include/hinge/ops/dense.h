@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "hinge/kernels/cross_entropy.h"
-#include "hinge/ops/attention.h"
 
 namespace hinge {
 
@@ -17,16 +16,6 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
 // The layer norm of x over its last dimension, and x itself. Going on with the second for the branch around the norm lets backward add
 // the two gradients in the norm's own pass.
 std::pair<at::Tensor, at::Tensor> layer_norm_fork(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
-
-// Layer norms of each head's queries and keys before their product; all undefined: none.
-struct QkNorm {
-  at::Tensor q_weight, q_bias, k_weight, k_bias;  // [D]
-  double eps = 1e-6;
-};
-
-// Attention of a sequence on itself, of packed queries, keys and values qkv [B, L, 3 H D] in the order (q, k, v), head, width; the result
-// is [B, L, H D]. Reads them where they are and writes their gradients as one packed array.
-at::Tensor self_attention(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options, const QkNorm& norm = {});
 
 // The mean over rows of the cross-entropy of logits [R, C] (kernels/cross_entropy.h says of which kind) with labels [R] (int64) and, for
 // mixup, second labels of share 1 - lambda.

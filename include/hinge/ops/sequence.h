@@ -1,5 +1,5 @@
-// What a sequence model does around its memories, as fused ops with autograd: embeddings, residuals with dropout and norm, the loss.
-// CPU tensors of float32 (fast) or float64; rows of tokens [tokens, width]. Dropout is counter-based (kernels/dropout.h): the same seed,
+// What a sequence model does around attention and feed-forward layers, as fused ops with autograd: embeddings, residuals with dropout and norm, the loss.
+// CPU tensors of float32 (fast) or float64; rows of tokens [..., width]. Dropout is counter-based (kernels/dropout.h): the same seed,
 // the same mask, which backward makes again instead of keeping it. A second differentiation is not supported.
 #pragma once
 
@@ -21,10 +21,6 @@ std::pair<at::Tensor, at::Tensor> residual_norm(const at::Tensor& residual, cons
 
 // x / sqrt(mean(x^2) + eps) * weight over the last dimension.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
-
-// Layer norms of each head of one of the parts of packed projections [L, parts H D]; the other parts go through as they are.
-at::Tensor normalise_heads(const at::Tensor& packed, int64_t parts, int64_t part, int64_t heads, const at::Tensor& weight,
-                           const at::Tensor& bias, double eps);
 
 // The cross-entropy of logits = x weight^T with labels int64 [T] whose share `smoothing` is spread evenly over the vocabulary:
 //   - (1 - smoothing) log p(label) - smoothing / V sum_v log p(v),

@@ -1,0 +1,56 @@
+// What a forward pass brings along for every layer, and what layers show of themselves on request.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hinge/ops/packed_attention.h"
+#include "nn/random.h"
+
+namespace hinge::nn {
+
+// The queries, keys and values of an attention as the engine got them.
+struct AttentionView {
+  at::Tensor q, k, v;  // [B, H, Lq, D], [B, H, Lk, D]
+  PackedAttentionOptions options;
+};
+
+// One layer. The papers see attention and feed-forward layers as one thing, a read from a memory of keys and values: attention's keys and
+// values are projections of tokens, a feed-forward layer's are parameters, one per hidden unit. So both show weights and values.
+struct LayerView {
+  std::string name;                        // "decoder.0.cross_attn"
+  at::Tensor residual, output;             // [..., width]; the output is what is added to the residual, before any dropout
+  std::optional<AttentionView> attention;  // of an attention (of the preset rela: before the norm of its result)
+  at::Tensor hidden, values;               // of a feed-forward layer: its hidden units [..., units], and their values [units, width]
+};
+
+// Those of the attentions among them.
+std::vector<AttentionView> attentions_of(const std::vector<LayerView>& layers);
+
+// Sums of the ReLUFormer's regulariser (hinge/ops/regulariser.h) over the attentions that have one.
+struct Regulariser {
+  at::Tensor sum;
+  int64_t attentions = 0;
+};
+
+struct Forward {
+  Noise* noise = nullptr;                   // none: nothing is dropped
+  Regulariser* regulariser = nullptr;       // none: not computed
+  std::vector<LayerView>* views = nullptr;  // none: nothing is shown; else every layer adds its view, in the order of computation
+};
+
+// Sequences that follow one another without padding: sequence s owns the queries [q_offsets[s], q_offsets[s + 1]) and the keys likewise.
+// Undefined for batches of sequences of one length.
+struct Offsets {
+  at::Tensor q, k;  // int64 [sequences + 1]
+};
+
+// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: what it gives for the columns of the unit matrix as values. Made for
+// looking at short inputs.
+at::Tensor attention_weights(const AttentionView& view);
+
+}  // namespace hinge::nn
