@@ -17,6 +17,20 @@ std::optional<Attention> cross_attention(const Builder& builder, const BlockConf
   return Attention(builder.under("cross_attn"), *config.cross, config.cross_key, config.width, config.heads, Attention::To::context);
 }
 
+void add_to(Regulariser& total, const Regulariser& block) {
+  if (!block.sum.defined()) return;
+  total.sum = total.sum.defined() ? total.sum + block.sum : block.sum;
+  total.attentions += block.attentions;
+}
+
+// A block's regulariser is summed up by itself: the same bits whether the block is checkpointed or not.
+template <class Run> void add_regularised(const Forward& forward, const Run& run) {
+  if (!forward.regulariser) return run(forward);
+  Regulariser own;
+  run(Forward{forward.noise, &own, forward.views});
+  add_to(*forward.regulariser, own);
+}
+
 }  // namespace
 
 double drop_path_of(double last, int64_t block, int64_t depth) {
@@ -82,7 +96,7 @@ ResidualStream Stack::forward(const Tensor& x, const BlockContext& context, cons
     if (block.config().gradient_checkpointing && !forward.views && at::GradMode::is_enabled())
       all = stream(checkpointed_block(block, all.value(), context, forward), context.self, forward);
     else
-      block.forward(all, context, forward);
+      add_regularised(forward, [&](const Forward& own) { block.forward(all, context, own); });
     if (outputs) outputs->push_back(all.value());
   }
   return all;
@@ -113,11 +127,7 @@ Tensor Stack::checkpointed_block(const Block& block, const Tensor& x, const Bloc
   if (context.context.defined()) inputs.push_back(context.context);
   const Tensors outputs = checkpointed(run, inputs, block.parameters());
   if (forward.noise) *forward.noise = outcome->noise;
-  if (outputs.size() > 1) {
-    Regulariser& total = *forward.regulariser;
-    total.sum = total.sum.defined() ? total.sum + outputs[1] : outputs[1];
-    total.attentions += outcome->attentions;
-  }
+  if (outputs.size() > 1) add_to(*forward.regulariser, {outputs[1], outcome->attentions});
   return outputs[0];
 }
 

@@ -48,7 +48,10 @@ const Tensor& ResidualStream::value() {
 
 Tensor ResidualStream::finish(const Norm& last) {
   if (placement_ == NormPlacement::post) return x_;
-  return pending_.defined() ? sum_and_norm(last).first : last(x_);
+  if (!pending_.defined()) return last(x_);
+  Tensor result;
+  std::tie(result, x_) = sum_and_norm(last);
+  return result;
 }
 
 Tensor ResidualStream::dropped_paths(const Tensor& output, double probability) const {
