@@ -70,8 +70,8 @@ std::vector<std::string> parts_given(const AttentionConfig& config) {
 }
 
 AttentionOptions engine_options(const AttentionConfig& config, const Check& check, bool causal) {
-  const double gamma = config.gamma.value_or(1), length_n = config.length_n.value_or(1);
-  check.require(gamma == 1 || config.preset == "reluformer", ".gamma belongs to the preset reluformer");
+  // Only the preset reluformer has a gamma: a config that gives one can still be trained with another preset, to compare.
+  const double gamma = config.preset == "reluformer" ? config.gamma.value_or(1) : 1, length_n = config.length_n.value_or(1);
   check.positive("gamma", gamma);
   check.positive("length_n", length_n);
   check.finite("alpha", config.alpha), check.finite("gain", config.gain), check.finite("bias", config.bias);
@@ -130,12 +130,13 @@ AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& o
     if (!value) value = from;
   };
   inherit(result.qk_norm, base.qk_norm), inherit(result.gate, base.gate), inherit(result.dropout, base.dropout);
+  inherit(result.gamma, base.gamma);
   if (!own.preset.empty() && own.preset != base.preset) return result;
   result.preset = base.preset;
   if (own.h.empty()) result.h = base.h;
   if (own.length.empty()) result.length = base.length;
   inherit(result.alpha, base.alpha), inherit(result.length_n, base.length_n), inherit(result.gain, base.gain);
-  inherit(result.bias, base.bias), inherit(result.gamma, base.gamma), inherit(result.learn_alpha, base.learn_alpha);
+  inherit(result.bias, base.bias), inherit(result.learn_alpha, base.learn_alpha);
   inherit(result.learn_gain, base.learn_gain), inherit(result.learn_bias, base.learn_bias);
   return result;
 }
@@ -150,7 +151,6 @@ PackedAttentionOptions attention_options(const AttentionConfig& config, const st
     std::vector<std::string> parts = parts_given(config);
     if (!config.h.empty()) parts.emplace_back("h");
     if (config.length_n) parts.emplace_back("length_n");
-    if (config.gamma) parts.emplace_back("gamma");
     check.require(parts.empty(), ": the preset {} takes only qk_norm, gate and dropout; remove {}", config.preset, fmt::join(parts, ", "));
     options.sparse = sparse->rule;
     options.attention.length_rule = LengthRule::none;

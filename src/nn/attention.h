@@ -28,7 +28,7 @@ struct AttentionConfig {
     v("length_n", length_n, "N, for length = fixed");
     v("gain", gain, "factor of the weights; none: the preset's");
     v("bias", bias, "added to the scores; none: the preset's");
-    v("gamma", gamma, "of the preset reluformer, whose gain is sqrt(2) / gamma; none: 1");
+    v("gamma", gamma, "for the preset reluformer, whose gain is sqrt(2) / gamma; none: 1; other presets have none");
     v("learn_alpha", learn_alpha, "learn alpha, one number per head; none: false");
     v("learn_gain", learn_gain, "learn the gain, one number per head; none: false");
     v("learn_bias", learn_bias, "learn the bias, one number per head; none: false");
@@ -44,8 +44,8 @@ struct AttentionConfig {
   }
 };
 
-// What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, gate and dropout from the
-// base: the other parts belong to the base's preset.
+// What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, gate, dropout and gamma
+// from the base: the other parts belong to the base's preset.
 AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own);
 
 // The options of the op, checked; without dropout and norms. `key` is where the config is, such as "model.attention". Throws

@@ -27,6 +27,11 @@ Tensor ResidualStream::begin(const Norm& norm) {
   return input;
 }
 
+void ResidualStream::show(LayerView view, const Tensor& output) const {
+  view.output = output;
+  forward_->views->push_back(std::move(view));
+}
+
 void ResidualStream::end_with_sum(const Tensor& sum, const Norm& norm) { x_ = placement_ == NormPlacement::pre ? sum : norm(sum); }
 
 void ResidualStream::end(const Tensor& output, const Norm& norm) {

@@ -38,14 +38,17 @@ class ResidualStream {
   // branch with the probability `drop_path`. `name` is for the view.
   template <class Layer> void branch(const Norm& norm, double drop_path, const std::string& name, const Layer& layer) {
     const at::Tensor input = begin(norm);
-    if (!forward_->views && dropout_ == 0 && (drop_path == 0 || !forward_->noise)) return end_with_sum(layer(input, x_, nullptr), norm);
     LayerView view{name, x_, {}, {}, {}, {}};
-    const at::Tensor output = layer(input, at::Tensor(), forward_->views ? &view : nullptr);
-    if (forward_->views) {
-      view.output = output;
-      forward_->views->push_back(std::move(view));
+    LayerView* const shown = forward_->views ? &view : nullptr;
+    const bool paths = forward_->noise && drop_path > 0;
+    if (dropout_ == 0 && !paths) {
+      const at::Tensor sum = layer(input, x_, shown);
+      if (shown) show(std::move(view), sum - x_);
+      return end_with_sum(sum, norm);
     }
-    end(forward_->noise && drop_path > 0 ? dropped_paths(output, drop_path) : output, norm);
+    const at::Tensor output = layer(input, at::Tensor(), shown);
+    if (shown) show(std::move(view), output);
+    end(paths ? dropped_paths(output, drop_path) : output, norm);
   }
 
   // The stream as it is now: pre-norm the sum, post-norm its norm.
@@ -55,6 +58,7 @@ class ResidualStream {
 
  private:
   at::Tensor begin(const Norm& norm);  // the branch's input
+  void show(LayerView view, const at::Tensor& output) const;
   void end_with_sum(const at::Tensor& sum, const Norm& norm);
   void end(const at::Tensor& output, const Norm& norm);
   at::Tensor dropped_paths(const at::Tensor& output, double probability) const;

@@ -32,7 +32,7 @@ class PlainSeq2Seq {
     std::vector<at::Tensor> logits;
     regularisers_.clear();
     for (size_t s = 0; s < source.size(); ++s) logits.push_back(sentence(source[s], target[s]));
-    // Each memory's mean over its rows and heads, then the mean over memories.
+    // Each attention's mean over its rows and heads, then the mean over attentions.
     at::Tensor total;
     for (const auto& [name, rows] : regularisers_) {
       const at::Tensor mean = at::cat(rows, 1).mean();
@@ -57,7 +57,7 @@ class PlainSeq2Seq {
     const auto length = static_cast<int64_t>(tokens.size());
     const at::Tensor weight = p(config_.tied ? "embedding.weight" : side + ".embedding.weight");
     const at::Tensor words = weight.index_select(0, at::tensor(tokens, at::kLong)) * std::sqrt(static_cast<double>(*config_.width));
-    if (config_.position == "learned") return words + p(side + ".positions.weight").narrow(0, 0, length);
+    if (config_.position == nn::Position::learned) return words + p(side + ".positions.weight").narrow(0, 0, length);
     at::Tensor table = at::empty({length, *config_.width}, at::kFloat);  // as the model has it
     for (int64_t at = 0; at < length; ++at)
       for (int64_t c = 0; c < *config_.width; ++c) {
@@ -81,29 +81,29 @@ class PlainSeq2Seq {
   }
 
   // Weights [H, Lq, Lk] of each preset from its own definition. `name` is where learned numbers are.
-  at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const nn::LocalMemoryConfig& memory, const std::string& name, bool causal) {
+  at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const nn::AttentionConfig& attention, const std::string& name, bool causal) {
     const int64_t lq = q.size(1), lk = k.size(1);
     at::Tensor s = at::matmul(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(2)));
     const at::Tensor seen = causal ? at::ones({lq, lk}, at::kBool).tril() : at::ones({lq, lk}, at::kBool);
     const at::Tensor n = seen.sum(1, true).to(s.scalar_type());  // [Lq, 1]
     const auto hidden = [&](const at::Tensor& x) { return at::where(seen, x, at::full({}, -INFINITY, x.options())); };
     const auto learned = [&](const char* what) { return p(name + what).view({-1, 1, 1}); };
-    if (memory.preset == "softmax") return at::softmax(hidden(s), -1);
-    if (memory.preset == "sparsemax" || memory.preset == "entmax15") return simplex(hidden(s), memory.preset == "entmax15");
-    if (memory.learn_bias) s = s + learned("bias");
+    if (attention.preset == "softmax") return at::softmax(hidden(s), -1);
+    if (attention.preset == "sparsemax" || attention.preset == "entmax15") return simplex(hidden(s), attention.preset == "entmax15");
+    if (attention.learn_bias.value_or(false)) s = s + learned("bias");
     at::Tensor w;
     double alpha = 1;
-    if (memory.preset == "rela") w = at::relu(s), alpha = 0;
-    if (memory.preset == "relu-vit") w = at::relu(s);
-    if (memory.preset == "reluformer") w = at::relu(s) * (memory.learn_gain ? 1 : std::sqrt(2.0) / memory.gamma.value_or(1)), alpha = 0.5;
-    if (memory.preset == "relu2") w = at::relu(s).square();
-    if (memory.preset == "sigmoid") w = at::sigmoid(s - n.log()), alpha = 0;
-    if (memory.preset == "silu") w = s * at::sigmoid(s);
-    if (memory.preset == "linear") w = s;
-    if (memory.learn_gain) w = w * learned("gain");
-    w = memory.learn_alpha ? w * at::pow(n, -learned("alpha")) : w * at::pow(n, -alpha);
+    if (attention.preset == "rela") w = at::relu(s), alpha = 0;
+    if (attention.preset == "relu-vit") w = at::relu(s);
+    if (attention.preset == "reluformer") w = at::relu(s) * (attention.learn_gain.value_or(false) ? 1 : std::sqrt(2.0) / attention.gamma.value_or(1)), alpha = 0.5;
+    if (attention.preset == "relu2") w = at::relu(s).square();
+    if (attention.preset == "sigmoid") w = at::sigmoid(s - n.log()), alpha = 0;
+    if (attention.preset == "silu") w = s * at::sigmoid(s);
+    if (attention.preset == "linear") w = s;
+    if (attention.learn_gain.value_or(false)) w = w * learned("gain");
+    w = attention.learn_alpha.value_or(false) ? w * at::pow(n, -learned("alpha")) : w * at::pow(n, -alpha);
     w = at::where(seen, w, at::zeros({}, w.options()));
-    if (memory.preset == "relu-vit" || memory.preset == "reluformer" || memory.preset == "relu2") {
+    if (attention.preset == "relu-vit" || attention.preset == "reluformer" || attention.preset == "relu2") {
       const at::Tensor sum = w.sum(-1), positive = at::where(w > 0, w, at::ones({}, w.options())), floor = sum.clamp_min(1e-3);
       const at::Tensor size = at::where(sum < 1e-3, -floor.log() + 1 - sum / 1e-3, floor.log().abs());
       const at::Tensor entropy = floor.log() - (w * positive.log()).sum(-1) / floor;
@@ -112,55 +112,55 @@ class PlainSeq2Seq {
     return w;
   }
 
-  at::Tensor attend(const at::Tensor& x, const at::Tensor& others, const nn::LocalMemoryConfig& memory, const std::string& name,
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& context, const nn::AttentionConfig& attention, const std::string& name,
                     bool causal) {
     std::vector<at::Tensor> parts;
-    if (others.defined()) {
-      parts = dense(others, name + "kv").chunk(2, 1);
+    if (context.defined()) {
+      parts = dense(context, name + "kv").chunk(2, 1);
       parts.insert(parts.begin(), dense(x, name + "q"));
     } else {
       parts = dense(x, name + "qkv").chunk(3, 1);
     }
     at::Tensor q = split(parts[0]), k = split(parts[1]);
-    if (memory.qk_norm) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
-    at::Tensor out = at::matmul(weights(q, k, memory, name, causal), split(parts[2])).transpose(0, 1).flatten(1);
-    if (memory.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
-    if (memory.gate) out = out * dense(x, name + "gate");
+    if (attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
+    at::Tensor out = at::matmul(weights(q, k, attention, name, causal), split(parts[2])).transpose(0, 1).flatten(1);
+    if (attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
+    if (attention.gate.value_or(false)) out = out * dense(x, name + "gate");
     return dense(out, name + "proj");
   }
 
   at::Tensor ffn(const at::Tensor& x, const std::string& name) const {
-    const at::Tensor u = dense(x, name + "keys");
-    if (config_.ffn == "softmax_norm") return norm(at::matmul(at::softmax(u, -1), p(name + "values.weight").t()), name + "norm");
-    const at::Tensor scores = config_.ffn == "relu" ? at::relu(u) : config_.ffn == "gelu" ? at::gelu(u) : at::softmax(u, -1);
-    return dense(scores, name + "values");
+    const at::Tensor u = dense(x, name + "fc1");
+    if (config_.ffn.activation == "softmax_norm") return norm(at::matmul(at::softmax(u, -1), p(name + "fc2.weight").t()), name + "norm");
+    const at::Tensor hidden = config_.ffn.activation == "relu" ? at::relu(u) : config_.ffn.activation == "gelu" ? at::gelu(u) : at::softmax(u, -1);
+    return dense(hidden, name + "fc2");
   }
 
   template <class Branch> at::Tensor add(const at::Tensor& x, const std::string& name, const Branch& branch) const {
-    return config_.norm == "pre" ? x + branch(norm(x, name)) : norm(x + branch(x), name);
+    return config_.norm == nn::NormPlacement::pre ? x + branch(norm(x, name)) : norm(x + branch(x), name);
   }
 
   at::Tensor sentence(const std::vector<int64_t>& source, const std::vector<int64_t>& target) {
-    at::Tensor memory = embed(source, "encoder"), x = embed(target, "decoder");
-    for (int64_t i = 0; i < *config_.encoder_depth; ++i) {
+    at::Tensor encoded = embed(source, "encoder"), x = embed(target, "decoder");
+    for (int64_t i = 0; i < config_.encoder_depth(); ++i) {
       const std::string layer = "encoder." + std::to_string(i) + ".";
-      memory = add(memory, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.encoder, layer + "self.", false); });
-      memory = add(memory, layer + "norm2", [&](const at::Tensor& in) { return ffn(in, layer + "ffn."); });
+      encoded = add(encoded, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.encoder_attention(), layer + "attn.", false); });
+      encoded = add(encoded, layer + "norm2", [&](const at::Tensor& in) { return ffn(in, layer + "mlp."); });
     }
-    if (config_.norm == "pre") memory = norm(memory, "encoder.norm");
-    for (int64_t i = 0; i < *config_.decoder_depth; ++i) {
+    if (config_.norm == nn::NormPlacement::pre) encoded = norm(encoded, "encoder.norm");
+    for (int64_t i = 0; i < config_.decoder_depth(); ++i) {
       const std::string layer = "decoder." + std::to_string(i) + ".";
-      x = add(x, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.decoder, layer + "self.", true); });
-      x = add(x, layer + "norm2", [&](const at::Tensor& in) { return attend(in, memory, config_.cross, layer + "cross.", false); });
-      x = add(x, layer + "norm3", [&](const at::Tensor& in) { return ffn(in, layer + "ffn."); });
+      x = add(x, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.decoder_attention(), layer + "attn.", true); });
+      x = add(x, layer + "norm2", [&](const at::Tensor& in) { return attend(in, encoded, config_.cross_attention(), layer + "cross_attn.", false); });
+      x = add(x, layer + "norm3", [&](const at::Tensor& in) { return ffn(in, layer + "mlp."); });
     }
-    if (config_.norm == "pre") x = norm(x, "decoder.norm");
+    if (config_.norm == nn::NormPlacement::pre) x = norm(x, "decoder.norm");
     return at::matmul(x, p(config_.tied ? "embedding.weight" : "output.weight").t());
   }
 
   Seq2SeqConfig config_;
   const NamedTensors& p_;
-  std::map<std::string, std::vector<at::Tensor>> regularisers_;  // of each memory: [H, rows] a sentence
+  std::map<std::string, std::vector<at::Tensor>> regularisers_;  // of each attention: [H, rows] per sentence
 };
 
 }  // namespace hinge::models

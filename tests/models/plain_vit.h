@@ -41,8 +41,8 @@ class PlainVit {
     const int64_t n = images.size(0), width = *config_.width, side = config_.image_size / *config_.patch;
     at::Tensor x = at::conv2d(images.permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), *config_.patch);
     x = x.flatten(2).transpose(1, 2);  // [n, tokens, width]
-    x = x + (config_.position == "learn" ? p("pos_embed") : sines(side).to(x.scalar_type()));
-    if (config_.pool == "tok") x = at::cat({p("cls_token").expand({n, 1, width}), x}, 1);
+    x = x + (config_.position == nn::Position::learned ? p("pos_embed") : sines(side).to(x.scalar_type()));
+    if (config_.pool == Pool::tok) x = at::cat({p("cls_token").expand({n, 1, width}), x}, 1);
     for (int64_t i = 0; i < *config_.depth; ++i) {
       const std::string block = "blocks." + std::to_string(i) + ".";
       x = x + self_attention(norm(x, block + "norm1"), block + "attn.");
@@ -72,7 +72,7 @@ class PlainVit {
     const nn::AttentionConfig& attention = config_.attention;
     at::Tensor s = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
     const auto learned = [&](const char* what) { return p(name + what).view({-1, 1, 1}); };
-    if (attention.learn_bias) s = s + learned("bias");
+    if (attention.learn_bias.value_or(false)) s = s + learned("bias");
     at::Tensor w;
     if (attention.preset == "softmax") return at::softmax(s, -1);
     // The preset's point of the family, then the parts that differ from it.
@@ -84,7 +84,7 @@ class PlainVit {
     if (attention.preset == "linear") h = "identity";
     if (!attention.h.empty()) h = attention.h;
     if (attention.length == "none") n = 1;
-    if (attention.length == "fixed") n = attention.length_n;
+    if (attention.length == "fixed") n = attention.length_n.value_or(1);
     alpha = attention.alpha.value_or(alpha), gain = attention.gain.value_or(gain);
     if (attention.bias) s = s + *attention.bias;
     if (h == "relu") w = at::relu(s);
@@ -96,22 +96,22 @@ class PlainVit {
     if (h == "identity") w = s;
     if (h == "sigmoid") w = at::sigmoid(s);
     if (h == "silu") w = s * at::sigmoid(s);
-    w = attention.learn_gain ? w * learned("gain") : w * gain;
-    return attention.learn_alpha ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha")) : w * std::pow(n, -alpha);
+    w = attention.learn_gain.value_or(false) ? w * learned("gain") : w * gain;
+    return attention.learn_alpha.value_or(false) ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha")) : w * std::pow(n, -alpha);
   }
 
   at::Tensor self_attention(const at::Tensor& x, const std::string& name) const {
     const std::vector<at::Tensor> qkv = dense(x, name + "qkv").chunk(3, 2);
     at::Tensor q = split(qkv[0]), k = split(qkv[1]);
-    if (config_.attention.qk_norm) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
+    if (config_.attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
     at::Tensor out = at::matmul(weights(q, k, name), split(qkv[2])).transpose(1, 2).flatten(2);
-    if (config_.attention.gate) out = out * dense(x, name + "gate");
+    if (config_.attention.gate.value_or(false)) out = out * dense(x, name + "gate");
     return dense(out, name + "proj");
   }
 
   at::Tensor pool(const at::Tensor& x) const {
-    if (config_.pool == "gap") return x.mean(1);
-    if (config_.pool == "tok") return x.select(1, 0);
+    if (config_.pool == Pool::gap) return x.mean(1);
+    if (config_.pool == Pool::tok) return x.select(1, 0);
     const at::Tensor q = split(dense(p("attn_pool.latent").expand({x.size(0), 1, *config_.width}), "attn_pool.q"));
     const std::vector<at::Tensor> kv = dense(x, "attn_pool.kv").chunk(2, 2);
     const at::Tensor read = dense(at::matmul(weights(q, split(kv[0]), ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");

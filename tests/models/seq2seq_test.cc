@@ -19,13 +19,15 @@ using support::mentions;
 
 Seq2SeqConfig small() {
   Seq2SeqConfig config;
-  config.vocabulary = 17, config.width = 12, config.slots = 20, config.heads = 2, config.encoder_depth = config.decoder_depth = 2;
+  config.vocabulary = 17, config.width = 12, config.ffn.width = 20, config.heads = 2, config.depth = 2;
   config.max_length = 40, config.dropout = 0;
   return config;
 }
 
+const std::pair<const char*, nn::NormPlacement> kNorms[] = {{"pre", nn::NormPlacement::pre}, {"post", nn::NormPlacement::post}};
+
 void attend_by(Seq2SeqConfig& config, const std::string& preset) {
-  for (nn::LocalMemoryConfig* memory : {&config.encoder, &config.decoder, &config.cross}) memory->preset = preset;
+  config.attention.preset = preset;
 }
 
 // Numbers in the place of the initial ones, many of which are 0 or 1 and would hide mistakes.
@@ -33,7 +35,9 @@ void randomise(const Seq2Seq& model, double spread = 0.4) {
   const at::NoGradGuard guard;
   for (const nn::Parameter& parameter : model.parameters().all()) {
     const bool near_one = parameter.name.find("norm") != std::string::npos && parameter.name.ends_with("weight");
-    parameter.value.copy_(at::randn(parameter.value.sizes()) * spread + (near_one || parameter.name.ends_with("gain") ? 1.0 : 0.0));
+    const bool gain = parameter.name.ends_with("gain");  // the regulariser is that of weights that are not negative
+    const at::Tensor noise = at::randn(parameter.value.sizes()) * spread;
+    parameter.value.copy_(gain ? 1 + noise.abs() : near_one ? 1 + noise : noise);
   }
 }
 
@@ -71,29 +75,32 @@ std::vector<Case> cases() {
     all.push_back({name, small()});
     change(all.back().config);
   };
-  for (const std::string& preset : nn::local_memory_presets()) {
+  for (const std::string& preset : nn::attention_presets()) {
     add(preset, [&](Seq2SeqConfig& c) { attend_by(c, preset); });
-    add(preset + "_pre", [&](Seq2SeqConfig& c) { attend_by(c, preset), c.norm = "pre"; });
+    add(preset + "_pre", [&](Seq2SeqConfig& c) { attend_by(c, preset), c.norm = nn::NormPlacement::pre; });
     add(preset + "_normed_keys", [&](Seq2SeqConfig& c) {
       attend_by(c, preset);
-      c.encoder.qk_norm = c.decoder.qk_norm = c.cross.qk_norm = true;
+      c.attention.qk_norm = true;
     });
     if (preset != "softmax" && preset != "sparsemax" && preset != "entmax15" && preset != "rela")
       add(preset + "_learned", [&](Seq2SeqConfig& c) {
         attend_by(c, preset);
-        for (nn::LocalMemoryConfig* m : {&c.encoder, &c.decoder, &c.cross}) m->learn_alpha = m->learn_gain = m->learn_bias = true;
+        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true;
       });
   }
   for (const char* phi : {"relu", "gelu", "softmax", "softmax_norm"})
-    for (const char* norm : {"pre", "post"})
-      add(std::string("ffn_") + phi + "_" + norm, [&](Seq2SeqConfig& c) { c.ffn = phi, c.norm = norm; });
+    for (const auto& [word, norm] : kNorms)
+      add(std::string("ffn_") + phi + "_" + word, [&, norm = norm](Seq2SeqConfig& c) { c.ffn.activation = phi, c.norm = norm; });
   add("mixed",
-      [](Seq2SeqConfig& c) { c.encoder.preset = "entmax15", c.decoder.preset = "softmax", c.cross.preset = "reluformer", c.gamma = 1.7; });
+      [](Seq2SeqConfig& c) {
+        c.encoder.attention.preset = "entmax15", c.decoder.attention.preset = "softmax", c.cross.attention.preset = "reluformer";
+        c.attention.gamma = 1.7;
+      });
   add("untied", [](Seq2SeqConfig& c) { c.tied = false; });
-  add("learned_positions", [](Seq2SeqConfig& c) { c.position = "learned"; });
-  add("gate", [](Seq2SeqConfig& c) { c.encoder.gate = c.decoder.gate = c.cross.gate = true; });
-  add("depths", [](Seq2SeqConfig& c) { c.encoder_depth = 1, c.decoder_depth = 3, c.attention = "reluformer", c.gamma = 0.6; });
-  add("one_head", [](Seq2SeqConfig& c) { c.heads = 1, c.attention = "reluformer"; });
+  add("learned_positions", [](Seq2SeqConfig& c) { c.position = nn::Position::learned; });
+  add("gate", [](Seq2SeqConfig& c) { c.attention.gate = true; });
+  add("depths", [](Seq2SeqConfig& c) { c.encoder.depth = 1, c.decoder.depth = 3, c.attention.preset = "reluformer", c.attention.gamma = 0.6; });
+  add("one_head", [](Seq2SeqConfig& c) { c.heads = 1, c.attention.preset = "reluformer"; });
   return all;
 }
 
@@ -138,31 +145,31 @@ TEST_P(AgainstPlain, Aten) {
 // float32 is float64 rounded, here and there: not much more wrong than ATen in float32.
 TEST(Seq2Seq, Float32IsAsGoodAsPlainFloat32) {
   for (const char* preset : {"softmax", "reluformer", "entmax15"})
-    for (const char* norm : {"pre", "post"}) {
+    for (const auto& [word, norm] : kNorms) {
       at::manual_seed(9);
       Seq2SeqConfig config = small();
       attend_by(config, preset);
-      config.norm = norm, config.width = 64, config.slots = 100, config.heads = 4;
+      config.norm = norm, config.width = 64, config.ffn.width = 100, config.heads = 4;
       const Seq2Seq model(config, 3);
       const NamedTensors single = leaves_of(model.parameters(), at::kFloat), exact = leaves_of(model.parameters(), at::kDouble);
       const Sequences source = sequences_of(kSource), target = sequences_of(kTarget);
       const at::Tensor got = model.forward(source, target).logits, plain = PlainSeq2Seq(config, single).forward(kSource, kTarget).first,
                        expected = PlainSeq2Seq(config, exact).forward(kSource, kTarget).first;
       EXPECT_LE(largest_difference(got, expected), 3 * largest_difference(plain, expected) + 16 * 0x1p-24 * largest(expected))
-          << preset << norm;
+          << preset << word;
       const auto gradients = [](const at::Tensor& logits, const at::Tensor& of) {
         return torch::autograd::grad({logits.square().mean()}, {of})[0];
       };
       const at::Tensor dgot = gradients(got, model.parameters().find("embedding.weight")->value);
       const at::Tensor dplain = gradients(plain, single.at("embedding.weight")), dexact = gradients(expected, exact.at("embedding.weight"));
       EXPECT_LE(largest_difference(dgot, dexact), 4 * largest_difference(dplain, dexact) + 64 * 0x1p-24 * largest(dexact))
-          << preset << norm;
+          << preset << word;
     }
 }
 
 TEST(Seq2Seq, LossIsTheSmoothedCrossEntropyOfTheLogits) {
   Seq2SeqConfig config = small();
-  config.attention = "reluformer";
+  config.attention.preset = "reluformer";
   const Seq2Seq model(config, 3);
   randomise(model);
   make_double(model);
@@ -188,16 +195,16 @@ TEST(Seq2Seq, LossIsTheSmoothedCrossEntropyOfTheLogits) {
 // ---- sentences and their company
 
 class EveryPreset : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Presets, EveryPreset, testing::ValuesIn(nn::local_memory_presets()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Presets, EveryPreset, testing::ValuesIn(nn::attention_presets()), [](const auto& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
 
-Seq2SeqConfig with_preset(const std::string& preset, const std::string& norm) {
+Seq2SeqConfig with_preset(const std::string& preset, nn::NormPlacement norm) {
   Seq2SeqConfig config = small();
   attend_by(config, preset);
-  config.norm = norm, config.width = 32, config.slots = 48, config.heads = 4;
+  config.norm = norm, config.width = 32, config.ffn.width = 48, config.heads = 4;
   return config;
 }
 
@@ -206,7 +213,7 @@ constexpr double kRoundings = 200 * 0x1p-24;
 
 TEST_P(EveryPreset, SentencesDoNotKnowTheirBatch) {
   at::manual_seed(4);
-  for (const char* norm : {"pre", "post"}) {
+  for (const auto& [word, norm] : kNorms) {
     const Seq2Seq model(with_preset(GetParam(), norm), 3);
     const at::NoGradGuard guard;
     const at::Tensor together = model.forward(sequences_of(kSource), sequences_of(kTarget)).logits;
@@ -214,7 +221,7 @@ TEST_P(EveryPreset, SentencesDoNotKnowTheirBatch) {
     for (size_t s = 0; s < kSource.size(); ++s) {
       const at::Tensor alone = model.forward(sequences_of({kSource[s]}), sequences_of({kTarget[s]})).logits;
       EXPECT_LE(largest_difference(alone, together.narrow(0, first, alone.size(0))), kRoundings * largest(alone))
-          << norm << " sentence " << s;
+          << word << " sentence " << s;
       first += alone.size(0);
     }
   }
@@ -224,12 +231,12 @@ TEST_P(EveryPreset, SentencesDoNotKnowTheirBatch) {
 
 TEST_P(EveryPreset, StepsGiveWhatTheWholePassGives) {
   at::manual_seed(6);
-  for (const char* norm : {"pre", "post"})
+  for (const auto& [word, norm] : kNorms)
     for (const bool everything : {false, true}) {
       Seq2SeqConfig config = with_preset(GetParam(), norm);
       if (everything) {
-        config.position = "learned", config.tied = false, config.ffn = "softmax_norm";
-        for (nn::LocalMemoryConfig* m : {&config.encoder, &config.decoder, &config.cross}) m->qk_norm = m->gate = true;
+        config.position = nn::Position::learned, config.tied = false, config.ffn.activation = "softmax_norm";
+        config.attention.qk_norm = config.attention.gate = true;
       }
       const Seq2Seq model(config, 3);
       // Longer than the room that the state starts with.
@@ -238,11 +245,11 @@ TEST_P(EveryPreset, StepsGiveWhatTheWholePassGives) {
         for (int i = 0; i < 19; ++i) row.push_back(at::randint(17, {1}).item<int64_t>());
       const at::NoGradGuard guard;
       const at::Tensor whole = model.forward(sequences_of(kSource), sequences_of(target)).logits.view({3, 19, -1});
-      DecodeState state = model.encode(sequences_of(kSource));
+      KvCache state = model.encode(sequences_of(kSource));
       EXPECT_EQ(state.rows(), 3);
       for (size_t t = 0; t < 19; ++t) {
         const at::Tensor got = model.step(at::tensor({target[0][t], target[1][t], target[2][t]}, at::kLong), state);
-        EXPECT_LE(largest_difference(got, whole.select(1, static_cast<int64_t>(t))), kRoundings * largest(whole)) << norm << " step " << t;
+        EXPECT_LE(largest_difference(got, whole.select(1, static_cast<int64_t>(t))), kRoundings * largest(whole)) << word << " step " << t;
       }
       EXPECT_EQ(state.length(), 19);
     }
@@ -252,7 +259,7 @@ TEST_P(EveryPreset, StepsGiveWhatTheWholePassGives) {
 TEST_P(EveryPreset, StepsOfLongSequencesToo) {
   at::manual_seed(7);
   constexpr int64_t kLength = 300;
-  Seq2SeqConfig config = with_preset(GetParam(), "pre");
+  Seq2SeqConfig config = with_preset(GetParam(), nn::NormPlacement::pre);
   config.max_length = kLength;
   const Seq2Seq model(config, 3);
   TokenRows source(2), target(2);
@@ -263,7 +270,7 @@ TEST_P(EveryPreset, StepsOfLongSequencesToo) {
     }
   const at::NoGradGuard guard;
   const at::Tensor whole = model.forward(sequences_of(source), sequences_of(target)).logits.view({2, kLength, -1});
-  DecodeState state = model.encode(sequences_of(source));
+  KvCache state = model.encode(sequences_of(source));
   for (int64_t t = 0; t < kLength; ++t) {
     const auto at = static_cast<size_t>(t);
     const at::Tensor got = model.step(at::tensor({target[0][at], target[1][at]}, at::kLong), state);
@@ -274,9 +281,9 @@ TEST_P(EveryPreset, StepsOfLongSequencesToo) {
 TEST(Decoding, BeamsMultiplyMoveAndEnd) {
   at::manual_seed(8);
   for (const char* preset : {"softmax", "reluformer", "sparsemax"}) {
-    const Seq2Seq model(with_preset(preset, "post"), 3);
+    const Seq2Seq model(with_preset(preset, nn::NormPlacement::post), 3);
     const at::NoGradGuard guard;
-    DecodeState state = model.encode(sequences_of(kSource));
+    KvCache state = model.encode(sequences_of(kSource));
     // Beside the state, what each row holds.
     struct Row {
       int64_t sentence;
@@ -307,7 +314,7 @@ TEST(Decoding, BeamsMultiplyMoveAndEnd) {
           indices.push_back(from), next.push_back(rows[static_cast<size_t>(from)]);
         }
       }
-      model.reorder(state, at::tensor(indices, at::kLong));
+      state.reorder(at::tensor(indices, at::kLong));
       rows = next;
       ASSERT_EQ(state.rows(), static_cast<int64_t>(rows.size()));
       for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(state.sentences()[i], rows[i].sentence);
@@ -316,10 +323,10 @@ TEST(Decoding, BeamsMultiplyMoveAndEnd) {
 }
 
 TEST(Decoding, BeamsBeforeTheFirstStep) {
-  const Seq2Seq model(with_preset("reluformer", "pre"), 3);
+  const Seq2Seq model(with_preset("reluformer", nn::NormPlacement::pre), 3);
   const at::NoGradGuard guard;
-  DecodeState many = model.encode(sequences_of(kSource)), one = model.encode(sequences_of(kSource));
-  model.reorder(many, at::tensor({0, 0, 2}, at::kLong));
+  KvCache many = model.encode(sequences_of(kSource)), one = model.encode(sequences_of(kSource));
+  many.reorder(at::tensor({0, 0, 2}, at::kLong));
   const at::Tensor a = model.step(at::tensor({0, 3, 0}, at::kLong), many), b = model.step(at::tensor({0, 0, 0}, at::kLong), one);
   EXPECT_LE(largest_difference(a[0], b[0]), kRoundings * largest(b));
   EXPECT_LE(largest_difference(a[2], b[2]), kRoundings * largest(b));
@@ -330,11 +337,11 @@ TEST(Decoding, MistakesAreNamed) {
   Seq2SeqConfig config = small();
   config.max_length = 5;
   const Seq2Seq model(config, 3);
-  DecodeState state = model.encode(sequences_of(kSource));
+  KvCache state = model.encode(sequences_of(kSource));
   const at::Tensor tokens = at::tensor({0, 0, 0}, at::kLong);
   EXPECT_TRUE(mentions(error_of([&] { model.step(at::tensor({0}, at::kLong), state); }), {"one token", "3 rows"}));
-  EXPECT_TRUE(mentions(error_of([&] { model.reorder(state, at::tensor({0, 3}, at::kLong)); }), {"no row 3", "3 rows"}));
-  EXPECT_TRUE(mentions(error_of([&] { model.reorder(state, at::tensor({1, 0}, at::kLong)); }), {"order of sentences"}));
+  EXPECT_TRUE(mentions(error_of([&] { state.reorder(at::tensor({0, 3}, at::kLong)); }), {"no row 3", "3 rows"}));
+  EXPECT_TRUE(mentions(error_of([&] { state.reorder(at::tensor({1, 0}, at::kLong)); }), {"order of sentences"}));
   for (int i = 0; i < 5; ++i) model.step(tokens, state);
   EXPECT_TRUE(mentions(error_of([&] { model.step(tokens, state); }), {"model.max_length 5"}));
 }
@@ -343,7 +350,7 @@ TEST(Decoding, MistakesAreNamed) {
 
 Seq2SeqConfig noisy() {
   Seq2SeqConfig config = small();
-  config.dropout = 0.2, config.ffn_dropout = 0.1, config.attention_dropout = 0.15, config.attention = "reluformer";
+  config.dropout = 0.2, config.ffn.dropout = 0.1, config.attention.dropout = 0.15, config.attention.preset = "reluformer";
   return config;
 }
 
@@ -365,7 +372,7 @@ TEST(Seq2Seq, NoiseIsThatOfTheSeedAndOffInEvaluation) {
   for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], again[i])) << i;
   EXPECT_FALSE(at::equal(first[0], other[0]));
   Seq2SeqConfig still = noisy();
-  still.dropout = still.ffn_dropout = 0, still.attention_dropout = 0;
+  still.dropout = still.ffn.dropout = 0, still.attention.dropout = 0;
   const Seq2Seq same(still, 3);
   EXPECT_TRUE(at::equal(model.forward(source, target).logits, same.forward(source, target, training).logits));
   EXPECT_FALSE(at::equal(model.forward(source, target).logits, model.forward(source, target, training).logits));
@@ -373,12 +380,11 @@ TEST(Seq2Seq, NoiseIsThatOfTheSeedAndOffInEvaluation) {
 
 // Gradients of a noisy pass against differences: the noise of a seed is a constant.
 TEST(Seq2Seq, GradientsOfANoisyPassAreThoseOfTheFunction) {
-  for (const char* norm : {"pre", "post"})
+  for (const auto& [word, norm] : kNorms)
     for (const char* phi : {"relu", "gelu", "softmax", "softmax_norm"}) {
       Seq2SeqConfig config = noisy();
-      config.norm = norm, config.ffn = phi, config.cross.preset = "entmax15", config.encoder_depth = config.decoder_depth = 1;
-      config.attention = "";
-      config.encoder.preset = "reluformer", config.decoder.preset = "softmax";
+      config.norm = norm, config.ffn.activation = phi, config.depth = 1;
+      config.cross.attention.preset = "entmax15", config.decoder.attention.preset = "softmax";
       const Seq2Seq model(config, 3);
       at::manual_seed(2);
       randomise(model);
@@ -410,7 +416,8 @@ TEST(Seq2Seq, GradientsOfANoisyPassAreThoseOfTheFunction) {
 
 TEST(Seq2Seq, ShowsWhatIsInside) {
   Seq2SeqConfig config = small();
-  config.encoder.preset = "entmax15", config.decoder.preset = "reluformer", config.cross.preset = "rela", config.norm = "pre";
+  config.encoder.attention.preset = "entmax15", config.decoder.attention.preset = "reluformer", config.cross.attention.preset = "rela";
+  config.norm = nn::NormPlacement::pre;
   const Seq2Seq model(config, 3);
   at::manual_seed(3);
   randomise(model);
@@ -422,27 +429,27 @@ TEST(Seq2Seq, ShowsWhatIsInside) {
   const at::Tensor logits = model.forward(source, target, options).logits;
   EXPECT_TRUE(at::equal(logits, model.forward(source, target).logits)) << "looking changes the result";
   std::vector<std::string> names;
-  for (const nn::MemoryView& view : views.memories) names.push_back(view.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0.self", "encoder.0.ffn", "encoder.1.self", "encoder.1.ffn", "decoder.0.self",
-                                             "decoder.0.cross", "decoder.0.ffn", "decoder.1.self", "decoder.1.cross", "decoder.1.ffn"}));
+  for (const nn::LayerView& view : views.layers) names.push_back(view.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0.attn", "encoder.0.mlp", "encoder.1.attn", "encoder.1.mlp", "decoder.0.attn",
+                                             "decoder.0.cross_attn", "decoder.0.mlp", "decoder.1.attn", "decoder.1.cross_attn", "decoder.1.mlp"}));
   EXPECT_EQ(views.encoder.sizes(), (std::vector<int64_t>{10, 12}));
   EXPECT_EQ(views.decoder.sizes(), (std::vector<int64_t>{12, 12}));
-  // The stream of a pre-norm decoder is the sum of what its memories added.
-  EXPECT_LE(largest_difference(views.memories[4].residual + views.memories[4].output, views.memories[5].residual), 1e-5);
+  // The stream of a pre-norm decoder is the sum of what its layers added.
+  EXPECT_LE(largest_difference(views.layers[4].residual + views.layers[4].output, views.layers[5].residual), 1e-5);
 
-  const nn::MemoryView &self = views.memories[4], &cross = views.memories[5], &ffn = views.memories[6], &encoder = views.memories[0];
-  const at::Tensor w = nn::memory_weights(self);
+  const nn::LayerView &self = views.layers[4], &cross = views.layers[5], &ffn = views.layers[6], &encoder = views.layers[0];
+  const at::Tensor w = nn::attention_weights(*self.attention);
   ASSERT_EQ(w.sizes(), (std::vector<int64_t>{1, 2, 12, 12}));
-  const at::Tensor s = at::matmul(self.attention.q, self.attention.k.transpose(2, 3)) / std::sqrt(6.0);
+  const at::Tensor s = at::matmul(self.attention->q, self.attention->k.transpose(2, 3)) / std::sqrt(6.0);
   EXPECT_NEAR(w[0][1][3][2].item<double>(), std::max(0.0, s[0][1][3][2].item<double>()) * std::sqrt(2.0 / 4), 1e-5);
   EXPECT_EQ(w.narrow(2, 0, 4).narrow(3, 4, 8).abs().max().item<double>(), 0) << "a sentence sees another one";
   EXPECT_EQ(w[0].triu(1).abs().max().item<double>(), 0) << "a token sees the future";
-  EXPECT_EQ(nn::memory_weights(cross).sizes(), (std::vector<int64_t>{1, 2, 12, 10}));
-  EXPECT_LE(largest_difference(nn::memory_weights(encoder).sum(-1), at::ones({1, 2, 10})), 1e-5);
-  EXPECT_EQ(ffn.scores.sizes(), (std::vector<int64_t>{12, 20}));
-  const at::Tensor bias = model.parameters().find("decoder.0.ffn.values.bias")->value;
-  EXPECT_LE(largest_difference(at::matmul(ffn.scores, ffn.values) + bias, ffn.output), 1e-5);
-  EXPECT_TRUE(mentions(error_of([&] { nn::memory_weights(ffn); }), {"decoder.0.ffn", "global"}));
+  EXPECT_EQ(nn::attention_weights(*cross.attention).sizes(), (std::vector<int64_t>{1, 2, 12, 10}));
+  EXPECT_LE(largest_difference(nn::attention_weights(*encoder.attention).sum(-1), at::ones({1, 2, 10})), 1e-5);
+  EXPECT_EQ(ffn.hidden.sizes(), (std::vector<int64_t>{12, 20}));
+  const at::Tensor bias = model.parameters().find("decoder.0.mlp.fc2.bias")->value;
+  EXPECT_LE(largest_difference(at::matmul(ffn.hidden, ffn.values) + bias, ffn.output), 1e-5);
+  EXPECT_FALSE(ffn.attention.has_value());
 }
 
 // ---- sizes
@@ -453,11 +460,10 @@ TEST(Seq2Seq, ParametersAreThoseOfTheTransformer) {
   const int64_t C = 512, W = 1024, V = 10000, attention = 4 * (C * C + C), ffn = 2 * C * W + W + C, norm = 2 * C;
   const int64_t layers = 6 * (attention + ffn + 2 * norm) + 6 * (2 * attention + ffn + 3 * norm);
   EXPECT_EQ(Seq2Seq(config, 0).parameters().count(), layers + V * C);
-  config.norm = "pre";
+  config.norm = nn::NormPlacement::pre;
   EXPECT_EQ(Seq2Seq(config, 0).parameters().count(), layers + V * C + 2 * norm);
-  config.size = "tiny", config.norm = "post", config.tied = false, config.position = "learned", config.max_length = 50,
-  config.ffn = "softmax_norm";
-  config.attention = "rela";
+  config.size = "tiny", config.norm = nn::NormPlacement::post, config.tied = false, config.position = nn::Position::learned;
+  config.max_length = 50, config.ffn.activation = "softmax_norm", config.attention.preset = "rela";
   const int64_t c = 128, w = 256, a = 4 * (c * c + c) + c, f = 2 * c * w + w + 2 * c;
   EXPECT_EQ(Seq2Seq(config, 0).parameters().count(), 4 * (a + f + 4 * c) + 4 * (2 * a + f + 6 * c) + 3 * V * c + 2 * 50 * c);
   const Seq2Seq model(small(), 0);
@@ -469,21 +475,21 @@ TEST(Seq2Seq, ParametersAreThoseOfTheTransformer) {
 
 TEST(Seq2Seq, StartsWithUnitVariance) {
   Seq2SeqConfig config = small();
-  config.width = 128, config.vocabulary = 500, config.slots = 256;
+  config.width = 128, config.vocabulary = 500, config.ffn.width = 256;
   const Seq2Seq model(config, 1), same(config, 1), other(config, 2);
   const auto get = [](const Seq2Seq& m, const char* name) { return m.parameters().find(name)->value.detach(); };
   EXPECT_NEAR(get(model, "embedding.weight").std().item<double>() * std::sqrt(128.0), 1, 0.02);
-  EXPECT_NEAR(largest(get(model, "encoder.0.self.qkv.weight")), std::sqrt(6.0 / 256), 1e-3);
-  EXPECT_NEAR(largest(get(model, "decoder.1.cross.kv.weight")), std::sqrt(6.0 / 256), 1e-3);
-  EXPECT_NEAR(largest(get(model, "decoder.1.ffn.keys.weight")), std::sqrt(6.0 / 384), 1e-3);
-  EXPECT_EQ(largest(get(model, "decoder.1.ffn.keys.bias")), 0);
+  EXPECT_NEAR(largest(get(model, "encoder.0.attn.qkv.weight")), std::sqrt(6.0 / 256), 1e-3);
+  EXPECT_NEAR(largest(get(model, "decoder.1.cross_attn.kv.weight")), std::sqrt(6.0 / 256), 1e-3);
+  EXPECT_NEAR(largest(get(model, "decoder.1.mlp.fc1.weight")), std::sqrt(6.0 / 384), 1e-3);
+  EXPECT_EQ(largest(get(model, "decoder.1.mlp.fc1.bias")), 0);
   EXPECT_TRUE(at::equal(get(model, "embedding.weight"), get(same, "embedding.weight")));
   EXPECT_FALSE(at::equal(get(model, "embedding.weight"), get(other, "embedding.weight")));
 }
 
 TEST(Seq2Seq, FlopsAreThoseOfTheProducts) {
-  Seq2SeqConfig config = small();  // width 12, slots 20, vocabulary 17, 2 + 2 layers
-  config.cross.gate = true;
+  Seq2SeqConfig config = small();  // width 12, ffn 20, vocabulary 17, 2 + 2 layers
+  config.cross.attention.gate = true;
   // 3 source tokens, 2 target tokens that see 1 and 2
   EXPECT_EQ(Seq2Seq(config, 0).flops({3}, {2}),
             2.0 * (2 * (3 * 4 * 144 + 2 * 9 * 12 + 3 * 2 * 240) +
@@ -491,7 +497,7 @@ TEST(Seq2Seq, FlopsAreThoseOfTheProducts) {
 }
 
 TEST(SinusoidalPositions, AreTheFormula) {
-  const at::Tensor got = sinusoidal_positions(7, 6);
+  const at::Tensor got = nn::sinusoidal_positions(7, 6);
   for (int64_t t = 0; t < 7; ++t)
     for (int64_t c = 0; c < 6; ++c) {
       const double angle = static_cast<double>(t) * std::pow(10000.0, -static_cast<double>(c - c % 2) / 6);
@@ -510,37 +516,32 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   EXPECT_EQ(message([](Seq2SeqConfig&) {}), "");
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.size = "huge"; }), {"model.size", "'huge'", "iwslt"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.vocabulary = 0; }), {"model.vocabulary", "at least 1", "0"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.slots = -3; }), {"model.slots", "-3"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder_depth = 0; }), {"model.decoder_depth"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn.width = -3; }), {"model.ffn.width", "-3"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.depth = 0; }), {"model.decoder.depth"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.heads = 5; }), {"model.width 12", "model.heads 5"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.norm = "x"; }), {"model.norm", "'x'", "pre"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.position = "x"; }), {"model.position", "'x'", "learned"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.width = 9, c.heads = 3; }), {"sinusoidal", "even", "9"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.dropout = 1; }), {"model.dropout", "[0, 1)"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn_dropout = -1; }), {"model.ffn_dropout", "-1"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.attention_dropout = 2; }), {"model.encoder.dropout", "2"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn = "x"; }), {"model.ffn", "'x'", "softmax_norm"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.preset = "x"; }), {"model.cross.preset", "'x'", "entmax15", "reluformer"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.h = "x"; }), {"model.decoder", "'x'", "gelu"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.preset = "relu-vit", c.decoder.length = "keys"; }),
-                       {"model.decoder.length", "visible"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn.dropout = -1; }), {"model.ffn.dropout", "-1"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.attention.dropout = 2; }), {"model.encoder.attention.dropout", "2"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn.activation = "x"; }), {"model.ffn.activation", "'x'", "softmax_norm"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.attention.preset = "x"; }), {"model.cross.attention.preset", "'x'", "entmax15", "reluformer"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.attention.preset = "relu2", c.decoder.attention.h = "x"; }), {"model.decoder.attention.h", "'x'", "gelu"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.attention.preset = "relu-vit", c.decoder.attention.length = "keys"; }),
+                       {"model.decoder.attention.length", "visible"}));
   EXPECT_TRUE(
-      mentions(message([](Seq2SeqConfig& c) { c.cross.preset = "sparsemax", c.cross.alpha = 1; }), {"model.cross", "sparsemax", "alpha"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.gamma = 2; }), {"model.cross", "gamma", "reluformer"}));
+      mentions(message([](Seq2SeqConfig& c) { c.cross.attention.preset = "sparsemax", c.cross.attention.alpha = 1; }),
+               {"model.cross.attention", "sparsemax", "alpha"}));
 
   Seq2SeqConfig config;
-  config.size = "base", config.vocabulary = 5, config.attention = "reluformer", config.gamma = 2, config.attention_dropout = 0.25;
+  config.size = "base", config.vocabulary = 5;
   config = resolved(config);
   const auto sizes = [](const Seq2SeqConfig& c) {
-    return std::vector<int64_t>{*c.width, *c.slots, *c.heads, *c.encoder_depth, *c.decoder_depth};
+    return std::vector<int64_t>{*c.width, *c.ffn.width, *c.heads, c.encoder_depth(), c.decoder_depth()};
   };
   EXPECT_EQ(sizes(config), (std::vector<int64_t>{512, 2048, 8, 6, 6}));
-  EXPECT_EQ(config.decoder.preset, "reluformer");
-  EXPECT_EQ(config.cross.gamma, 2);
-  EXPECT_EQ(config.encoder.dropout, 0.25);
   EXPECT_EQ(sizes(resolved(config)), sizes(config)) << "a resolved configuration changed when it was resolved again";
   Seq2SeqConfig plain;
-  plain.vocabulary = 5, plain.slots = 7;
+  plain.vocabulary = 5, plain.ffn.width = 7;
   EXPECT_EQ(sizes(resolved(plain)), (std::vector<int64_t>{512, 7, 4, 6, 6}));
 
   // What is given beside a size is not passed over, be it what holds without a size.
@@ -549,32 +550,36 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.width 256", "model.size tiny", "128"}));
   both.width = 128, both.heads = 8;
   EXPECT_TRUE(mentions(error_of([&] { resolved(both); }), {"model.heads 8", "model.size tiny"}));
-  both.heads.reset(), both.slots = 1024;  // the number of slots alone may be another
+  both.heads.reset(), both.ffn.width = 1024;  // the feed-forward width alone may be another
   EXPECT_EQ(sizes(resolved(both))[1], 1024);
 }
 
-// A file with a gamma trains the baseline, too: --set model.attention=softmax.
+// A file with a gamma trains the baseline, too: --set model.attention.preset=softmax.
 TEST(Seq2SeqConfig, AttentionsThatHaveNoGammaPassItOver) {
-  Seq2SeqConfig config;
-  config.size = "tiny", config.vocabulary = 5, config.attention = "softmax", config.gamma = 4;
-  EXPECT_FALSE(resolved(config).cross.gamma);
-  config.decoder.preset = "reluformer";
-  EXPECT_EQ(resolved(config).decoder.gamma, 4);
+  Seq2SeqConfig config = small();
+  config.attention.gamma = 4;
+  EXPECT_EQ(error_of([&] { resolved(config); }), "");
+  config.decoder.attention.preset = "reluformer";
+  EXPECT_EQ(config.decoder_attention().gamma, 4);
 }
 
 TEST(Seq2SeqConfig, AnAttentionsOwnKeysComeFirst) {
   Seq2SeqConfig config = small();
-  config.attention = "reluformer", config.gamma = 2, config.attention_dropout = 0.25;
-  config.encoder.gamma = 1, config.decoder.dropout = 0, config.cross.preset = "softmax";
+  config.attention.preset = "reluformer", config.attention.gamma = 2, config.attention.dropout = 0.25;
+  config.encoder.attention.gamma = 1, config.decoder.attention.dropout = 0, config.cross.attention.preset = "softmax";
   config = resolved(config);
-  EXPECT_EQ(config.encoder.preset, "reluformer");
-  EXPECT_EQ(config.encoder.gamma, 1);
-  EXPECT_EQ(config.encoder.dropout, 0.25);
-  EXPECT_EQ(config.decoder.gamma, 2);
-  EXPECT_EQ(config.decoder.dropout, 0);
-  EXPECT_EQ(config.cross.preset, "softmax");
-  EXPECT_EQ(config.cross.gamma, std::nullopt);
-  EXPECT_EQ(config.cross.dropout, 0.25);
+  EXPECT_EQ(config.encoder_attention().preset, "reluformer");
+  EXPECT_EQ(config.encoder_attention().gamma, 1);
+  EXPECT_EQ(config.encoder_attention().dropout, 0.25);
+  EXPECT_EQ(config.decoder_attention().gamma, 2);
+  EXPECT_EQ(config.decoder_attention().dropout, 0);
+  EXPECT_EQ(config.cross_attention().preset, "softmax");
+  EXPECT_EQ(config.cross_attention().dropout, 0.25);
+  EXPECT_TRUE(config.encoder.attention.preset.empty()) << "a run's config would hide that model.attention is meant";
+  const auto options = attention_options(config);
+  ASSERT_EQ(options.size(), 3u);
+  EXPECT_EQ(options[1].first, "decoder");
+  EXPECT_TRUE(options[1].second.attention.causal);
 }
 
 TEST(Seq2Seq, BadBatchesAreNamed) {

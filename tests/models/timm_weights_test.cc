@@ -19,13 +19,13 @@ using Tensors = std::map<std::string, at::Tensor>;
 VitConfig small_config() {
   VitConfig config;
   config.image_size = 12, config.channels = 1, config.classes = 3, config.patch = 4, config.width = 16, config.depth = 1,
-  config.mlp_width = 32, config.heads = 2;
+  config.ffn.width = 32, config.heads = 2;
   return config;
 }
 
 VitConfig with_token() {
   VitConfig config = small_config();
-  config.pool = "tok";
+  config.pool = Pool::tok;
   return config;
 }
 
@@ -55,10 +55,10 @@ class TimmWeights : public support::TemporaryFolderTest {
 
 TEST_F(TimmWeights, GoOutAndComeBack) {
   std::vector<VitConfig> configs(5, small_config());
-  configs[1].pool = "tok", configs[1].rep_size = -1;
+  configs[1].pool = Pool::tok, configs[1].rep_size = -1;
   configs[2].pool_first = true, configs[2].attention.qk_norm = false;
-  configs[3].pool = "map", configs[3].attention.gate = true;
-  configs[4].position = "sincos2d", configs[4].attention.learn_alpha = true;
+  configs[3].pool = Pool::map, configs[3].attention.gate = true;
+  configs[4].position = nn::Position::sinusoidal, configs[4].attention.learn_alpha = true;
   for (const VitConfig& config : configs) {
     const Vit from(config, 1), to(config, 2);
     write(tensors_of(from));
@@ -78,7 +78,7 @@ TEST_F(TimmWeights, HaveTimmsNames) {
   EXPECT_EQ(mean.at("pos_embed").sizes(), (at::IntArrayRef{1, 9, 16}));
   EXPECT_EQ(mean.count("fc_norm.weight"), 1U);
   EXPECT_EQ(mean.count("norm.weight"), 0U);
-  config.position = "sincos2d";
+  config.position = nn::Position::sinusoidal;
   EXPECT_EQ(tensors_of(Vit(config, 1)).count("pos_embed"), 1U);
 }
 
@@ -139,7 +139,7 @@ TEST_F(TimmWeights, WhatDoesNotFitIsNamedWithWhatToDo) {
   config.attention.qk_norm = false;
   const Vit without_norms(config, 1);
   config = small_config();
-  config.position = "sincos2d";
+  config.position = nn::Position::sinusoidal;
   const Vit fixed(config, 1);
 
   write(tensors_of(token));
@@ -148,7 +148,7 @@ TEST_F(TimmWeights, WhatDoesNotFitIsNamedWithWhatToDo) {
   EXPECT_TRUE(mentions(error_of([&] { load(token); }), {"cls_token", "model.pool = tok"}));
   EXPECT_TRUE(mentions(error_of([&] { load(mean_first); }), {"fc_norm.weight", "pool_first"}));
   EXPECT_TRUE(mentions(error_of([&] { load(without_norms); }), {"attn.k_norm", "qk_norm"}));
-  EXPECT_TRUE(mentions(error_of([&] { load(fixed); }), {"pos_embed", "sincos2d"}));
+  EXPECT_TRUE(mentions(error_of([&] { load(fixed); }), {"pos_embed", "sinusoidal"}));
   write(tensors_of(without_norms));
   EXPECT_TRUE(mentions(error_of([&] { load(plain); }), {"attn.q_norm", "qk_norm"}));
   write(tensors_of(mean_first));

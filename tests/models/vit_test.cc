@@ -17,7 +17,7 @@ using support::mentions;
 VitConfig small() {
   VitConfig config;
   config.image_size = 13, config.patch = 4, config.channels = 3, config.classes = 5;  // 3 x 3 tokens; the last row and column fall off
-  config.width = 16, config.depth = 2, config.mlp_width = 24, config.heads = 2;
+  config.width = 16, config.depth = 2, config.ffn.width = 24, config.heads = 2;
   return config;
 }
 
@@ -27,19 +27,19 @@ at::Tensor images_for(const VitConfig& config, int64_t n = 4) {
 
 // ---- sizes
 
-// big_vision's counts, 224 px, 1000 classes: those published for the variants with a class token (Ti/16 5,717,416, S/16 22,050,664, B/16
+// big_vision's counts, 224 px, 1000 classes: those published for the sizes with a class token (Ti/16 5,717,416, S/16 22,050,664, B/16
 // 86,567,656, ...) less the token and the token's position.
 struct Count {
-  const char* variant;
+  const char* size;
   int64_t gap;
 };
 constexpr Count kCounts[] = {{"Ti/16", 5717032}, {"S/32", 22878184}, {"S/16", 22049896}, {"S/8", 22054504},
                              {"M/16", 38836712}, {"B/32", 88222696}, {"B/16", 86566120}, {"L/16", 304324584}};
 
-// Of the whole variant, from its first two blocks: all blocks are alike, and L/16 would be 1.2 GB.
+// Of the whole model, from its first two blocks: all blocks are alike, and L/16 would be 1.2 GB.
 int64_t parameters_of(VitConfig config) {
   config = resolved(config);
-  config.variant.clear();
+  config.size.clear();
   const int64_t depth = *config.depth;
   config.depth = 1;
   const int64_t one = Vit(config, 0).parameters().count();
@@ -52,10 +52,10 @@ class Counts : public testing::TestWithParam<Count> {};
 
 TEST_P(Counts, AreThoseOfBigVision) {
   VitConfig config;
-  config.variant = GetParam().variant;
+  config.size = GetParam().size;
   config.attention.qk_norm = false;
   const VitConfig sizes = resolved(config);
-  const int64_t width = *sizes.width, mlp = *sizes.mlp_width, depth = *sizes.depth, heads = *sizes.heads;
+  const int64_t width = *sizes.width, mlp = *sizes.ffn.width, depth = *sizes.depth, heads = *sizes.heads;
   EXPECT_EQ(parameters_of(config), GetParam().gap);
   if (width > 384) return;  // the options add the same formulas to all of them
   const auto with = [&](const auto& change) {
@@ -64,9 +64,9 @@ TEST_P(Counts, AreThoseOfBigVision) {
     return parameters_of(changed) - GetParam().gap;
   };
   const int64_t dense = width * width + width;
-  EXPECT_EQ(with([](VitConfig& c) { c.pool = "tok"; }), width);
-  EXPECT_EQ(with([](VitConfig& c) { c.pool = "map"; }), width + 4 * dense + 2 * width + 2 * width * mlp + mlp + width);
-  EXPECT_EQ(with([](VitConfig& c) { c.position = "sincos2d"; }), -sizes.tokens() * width);
+  EXPECT_EQ(with([](VitConfig& c) { c.pool = Pool::tok; }), width);
+  EXPECT_EQ(with([](VitConfig& c) { c.pool = Pool::map; }), width + 4 * dense + 2 * width + 2 * width * mlp + mlp + width);
+  EXPECT_EQ(with([](VitConfig& c) { c.position = nn::Position::sinusoidal; }), -sizes.tokens() * width);
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = -1; }), dense);
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = 100; }), 100 * width + 100 - 1000 * (width - 100));
   EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true; }), depth * 2 * 2 * (width / heads));
@@ -76,14 +76,14 @@ TEST_P(Counts, AreThoseOfBigVision) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Counts, testing::ValuesIn(kCounts), [](const auto& info) {
-  std::string name = info.param.variant;
+  std::string name = info.param.size;
   name[name.find('/')] = '_';
   return name;
 });
 
 TEST(Vit, StartsAsBigVisionDoes) {
   VitConfig config = small();
-  config.width = 64, config.mlp_width = 256, config.pool = "tok", config.head_bias = -6.9;
+  config.width = 64, config.ffn.width = 256, config.pool = Pool::tok, config.head_bias = -6.9;
   const Vit model(config, 1);
   const auto get = [&](const char* name) { return model.parameters().find(name)->value.detach(); };
   EXPECT_TRUE(get("head.weight").eq(0).all().item<bool>());
@@ -112,10 +112,10 @@ TEST(Vit, FlopsAreThoseOfTheProducts) {
   VitConfig config = small();  // 9 tokens, width 16, mlp 24, 5 classes
   // patches 9 x 48 x 16; a block: qkv 9 x 16 x 48, scores and reads 9 x 9 x 16 each, out 9 x 16 x 16, mlp 2 times 9 x 16 x 24; head 16 x 5
   EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) + 16 * 5));
-  config.pool = "tok", config.rep_size = 7, config.attention.gate = true;  // 10 tokens from the blocks on
+  config.pool = Pool::tok, config.rep_size = 7, config.attention.gate = true;  // 10 tokens from the blocks on
   EXPECT_EQ(Vit(config, 0).flops(),
             2.0 * (9 * 48 * 16 + 2 * (10 * 16 * 48 + 2 * 10 * 10 * 16 + 2 * 10 * 16 * 16 + 2 * 10 * 16 * 24) + 16 * 7 + 7 * 5));
-  config = small(), config.pool = "map";  // the probe reads: q 16 x 16, kv 9 x 16 x 32, scores and reads 9 x 16, out 16 x 16, mlp
+  config = small(), config.pool = Pool::map;  // the probe attends: q 16 x 16, kv 9 x 16 x 32, scores and sums 9 x 16, out 16 x 16, mlp
   EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) +
                                            (16 * 16 + 9 * 16 * 32 + 2 * 9 * 16 + 16 * 16 + 2 * 16 * 24) + 16 * 5));
 }
@@ -137,7 +137,7 @@ std::vector<Case> cases() {
   for (const std::string& preset : preset_names()) {
     add(preset, [&](VitConfig& c) { c.attention.preset = preset; });
     add(preset + "_plain_keys", [&](VitConfig& c) { c.attention.preset = preset, c.attention.qk_norm = false; });
-    add(preset + "_map", [&](VitConfig& c) { c.attention.preset = preset, c.pool = "map"; });
+    add(preset + "_map", [&](VitConfig& c) { c.attention.preset = preset, c.pool = Pool::map; });
     if (preset != "softmax")
       add(preset + "_learned", [&](VitConfig& c) {
         c.attention.preset = preset;
@@ -153,15 +153,15 @@ std::vector<Case> cases() {
     });
   add("alpha_0", [](VitConfig& c) { c.attention.alpha = 0; });
   add("alpha_2", [](VitConfig& c) { c.attention.alpha = 2; });
-  add("map_parts", [](VitConfig& c) { c.pool = "map", c.attention.h = "gelu", c.attention.alpha = 0.5, c.attention.gain = 2; });
-  add("tok", [](VitConfig& c) { c.pool = "tok"; });
-  add("tok_rep", [](VitConfig& c) { c.pool = "tok", c.rep_size = -1; });
+  add("map_parts", [](VitConfig& c) { c.pool = Pool::map, c.attention.h = "gelu", c.attention.alpha = 0.5, c.attention.gain = 2; });
+  add("tok", [](VitConfig& c) { c.pool = Pool::tok; });
+  add("tok_rep", [](VitConfig& c) { c.pool = Pool::tok, c.rep_size = -1; });
   add("rep", [](VitConfig& c) { c.rep_size = 7; });
   add("pool_first", [](VitConfig& c) { c.pool_first = true; });
-  add("sincos2d", [](VitConfig& c) { c.position = "sincos2d"; });
+  add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
   add("gate", [](VitConfig& c) { c.attention.gate = true; });
   add("all", [](VitConfig& c) {
-    c.pool = "map", c.rep_size = 12, c.position = "sincos2d", c.attention.gate = true, c.recompute = true, c.channels = 1;
+    c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = true, c.gradient_checkpointing = true, c.channels = 1;
   });
   return all;
 }
@@ -209,15 +209,18 @@ TEST(Vit, ShowsWhatIsInside) {
   VitViews views;
   const at::Tensor logits = model.forward(images, false, &views);
   EXPECT_TRUE(at::equal(logits, model.forward(images, false))) << "looking changes the result";
-  ASSERT_EQ(views.layers.size(), 2u);
+  ASSERT_EQ(views.layers.size(), 4u);
+  EXPECT_EQ(views.layers[3].name, "blocks.1.mlp");
   ASSERT_EQ(views.blocks.size(), 2u);
   EXPECT_EQ(views.pre_logits.sizes(), (std::vector<int64_t>{4, 7}));
   EXPECT_TRUE(at::equal(views.pre_logits, model.features(images)));
   const auto get = [&](const char* name) { return model.parameters().find(name)->value; };
   EXPECT_TRUE(at::allclose(logits, at::matmul(views.pre_logits, get("head.weight").t()) + get("head.bias"), 1e-5, 1e-5));
-  const auto& [q, k, v, options] = views.layers[1];
+  const std::vector<nn::AttentionView> attentions = nn::attentions_of(views.layers);
+  ASSERT_EQ(attentions.size(), 2u);
+  const auto& [q, k, v, options] = attentions[1];
   EXPECT_EQ(q.sizes(), (std::vector<int64_t>{4, 2, 9, 8}));
-  const at::Tensor w = nn::attention_weights(views.layers[1]), s = at::matmul(q, k.transpose(2, 3)) / std::sqrt(8.0);
+  const at::Tensor w = nn::attention_weights(attentions[1]), s = at::matmul(q, k.transpose(2, 3)) / std::sqrt(8.0);
   EXPECT_TRUE(at::allclose(w, at::relu(s) / 9, 1e-5, 1e-6));
   EXPECT_GT(w.sum().item<double>(), 0);
 }
@@ -245,7 +248,7 @@ TEST(Vit, RecomputingChangesNoBit) {
   for (const bool with_noise : {false, true}) {
     VitConfig config = with_noise ? noisy(small()) : small();
     const Vit model(config, 3);
-    config.recompute = true;
+    config.gradient_checkpointing = true;
     const Vit again(config, 3);
     at::manual_seed(8);
     randomise(model);
@@ -267,9 +270,9 @@ struct LiveBytes : c10::MemoryReportingInfoBase {
 };
 
 TEST(Vit, RecomputingNeedsLessMemory) {
-  const auto most = [](bool recompute) {
+  const auto most = [](bool checkpointing) {
     VitConfig config = small();
-    config.image_size = 32, config.depth = 6, config.recompute = recompute;
+    config.image_size = 32, config.depth = 6, config.gradient_checkpointing = checkpointing;
     const Vit model(config, 3);
     const at::Tensor images = images_for(config, 16);
     auto bytes = std::make_shared<LiveBytes>();
@@ -281,7 +284,7 @@ TEST(Vit, RecomputingNeedsLessMemory) {
   // a token; with, the 16 of the input. One block is made again at a time.
   const int64_t with = most(true), without = most(false);
   EXPECT_GT(with, 0);
-  EXPECT_LT(with, without / 2) << "recompute takes " << with << " bytes, keeping all takes " << without;
+  EXPECT_LT(with, without / 2) << "checkpointing takes " << with << " bytes, keeping all takes " << without;
 }
 
 TEST(Vit, NoiseIsOffInEvaluation) {
@@ -302,7 +305,7 @@ TEST(Vit, NoiseIsOffInEvaluation) {
 TEST(Position, SincosIsTheFormula) {
   VitConfig config = small();
   for (const int64_t side : {1, 3, 7}) {
-    const at::Tensor expected = PlainVit(config, {}).sines(side), got = sincos2d(side, *config.width);
+    const at::Tensor expected = PlainVit(config, {}).sines(side), got = nn::sinusoidal_positions_2d(side, *config.width);
     EXPECT_EQ(got.sizes(), expected.sizes());
     EXPECT_LE((got.to(at::kDouble) - expected).abs().max().item<double>(), 0x1p-24);
   }
@@ -334,19 +337,19 @@ TEST(VitConfig, MistakesAreNamed) {
     return error_of([&] { resolved(config); });
   };
   EXPECT_EQ(message([](VitConfig&) {}), "");
-  for (const char* variant : {"S", "S/", "X/16", "S/a", "/16", "s/16", "S/-4"})
-    EXPECT_TRUE(mentions(message([&](VitConfig& c) { c.variant = variant; }), {"model.variant", std::string("'") + variant + "'", "S/16"}));
-  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.variant = "S/0"; }), {"model.patch", "at least 1"}));
-  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.variant = "Ti/16", c.width = 384; }),  // which is S/16's, the default
-                       {"model.width 384", "model.variant Ti/16", "where it is 192"}));
-  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.variant = "S/16", c.patch = 8; }), {"model.patch 8", "where it is 16"}));
+  for (const char* size : {"S", "S/", "X/16", "S/a", "/16", "s/16", "S/-4"})
+    EXPECT_TRUE(mentions(message([&](VitConfig& c) { c.size = size; }), {"model.size", std::string("'") + size + "'", "S/16"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.size = "S/0"; }), {"model.patch", "at least 1"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.size = "Ti/16", c.width = 384; }),  // which is S/16's, the default
+                       {"model.width 384", "model.size Ti/16", "where it is 192"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c = {}, c.size = "S/16", c.patch = 8; }), {"model.patch 8", "where it is 16"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.head_bias = std::nan(""); }), {"model.head_bias"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.classes = 0; }), {"model.classes", "at least 1", "0"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = -1; }), {"model.heads", "-1"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.patch = 14; }), {"model.patch 14", "model.image_size 13"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = 3; }), {"model.width 16", "model.heads 3"}));
-  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.width = 18, c.position = "sincos2d"; }), {"sincos2d", "multiple of 4"}));
-  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.pool = "tok", c.pool_first = true; }), {"model.pool_first", "gap"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.width = 18, c.position = nn::Position::sinusoidal; }), {"sinusoidal", "multiple of 4"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.pool = Pool::tok, c.pool_first = true; }), {"model.pool_first", "gap"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.rep_size = -2; }), {"model.rep_size", "-2"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.dropout = 1; }), {"model.dropout", "[0, 1)"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.drop_path = -0.5; }), {"model.drop_path", "-0.5"}));
@@ -354,15 +357,15 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.preset = "rleu"; }), {"attention.preset", "'rleu'", "relu-vit"}));
 
   VitConfig config;
-  config.variant = "L/14", config.rep_size = -1;
-  config = resolved(resolved(config));  // what is filled in goes with the variant
-  EXPECT_EQ((std::vector<int64_t>{*config.patch, *config.width, *config.depth, *config.mlp_width, *config.heads, config.rep_size,
+  config.size = "L/14", config.rep_size = -1;
+  config = resolved(resolved(config));  // what is filled in goes with the size
+  EXPECT_EQ((std::vector<int64_t>{*config.patch, *config.width, *config.depth, *config.ffn.width, *config.heads, config.rep_size,
                                   config.tokens()}),
             (std::vector<int64_t>{14, 1024, 24, 4096, 16, 1024, 256}));
   VitConfig some;
   some.heads = 8, some.width = 64;
   some = resolved(some);
-  EXPECT_EQ((std::vector<int64_t>{*some.patch, *some.width, *some.depth, *some.mlp_width, *some.heads}),
+  EXPECT_EQ((std::vector<int64_t>{*some.patch, *some.width, *some.depth, *some.ffn.width, *some.heads}),
             (std::vector<int64_t>{16, 64, 12, 1536, 8}));
   const Vit model(small(), 0);
   EXPECT_TRUE(mentions(error_of([&] { model.forward(at::zeros({1, 14, 13, 3}), false); }), {"13 x 13", "3 channels"}));
