@@ -28,7 +28,7 @@ namespace hinge::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using eval::MemoryStatistics;
+using eval::LayerStatistics;
 
 struct AnalyzeOptions {
   TranslationModelOptions model;
@@ -50,80 +50,80 @@ text::ParallelText read_data(const std::string& given, const train::TranslationT
 // One column of the table and one plot.
 struct Measure {
   const char *column, *file, *title, *axis;
-  double MemoryStatistics::*value;
+  double LayerStatistics::*value;
   double factor;  // percent: 100
 };
 constexpr Measure kMeasures[] = {
-    {"out/res", "variance-ratio", "Variance of the output by that of the residual", "ratio", &MemoryStatistics::variance_ratio, 1},
-    {"sum", "weight-sum", "Sum of a row's weights", "sum", &MemoryStatistics::weight_sum, 1},
-    {"entropy", "entropy", "Entropy of a row's weights", "nats", &MemoryStatistics::entropy, 1},
-    {"of max", "relative-entropy", "Entropy of a row's weights, of the largest possible", "percent", &MemoryStatistics::relative_entropy,
+    {"out/res", "variance-ratio", "Variance of the output by that of the residual", "ratio", &LayerStatistics::variance_ratio, 1},
+    {"sum", "weight-sum", "Sum of a row's weights", "sum", &LayerStatistics::weight_sum, 1},
+    {"entropy", "entropy", "Entropy of a row's weights", "nats", &LayerStatistics::entropy, 1},
+    {"of max", "relative-entropy", "Entropy of a row's weights, of the largest possible", "percent", &LayerStatistics::relative_entropy,
      100},
-    {"zeros", "zeros", "Weights that are exactly zero", "percent", &MemoryStatistics::zero_share, 100},
-    {"aniso", "anisotropy", "Mean cosine between values", "cosine", &MemoryStatistics::anisotropy, 1},
+    {"zeros", "zeros", "Weights that are exactly zero", "percent", &LayerStatistics::zero_share, 100},
+    {"aniso", "anisotropy", "Mean cosine between values", "cosine", &LayerStatistics::anisotropy, 1},
 };
 
-std::string label_of(const MemoryStatistics& memory) { return fmt::format("{} {}", memory.kind, memory.layer); }
+std::string label_of(const LayerStatistics& layer) { return fmt::format("{} {}", layer.kind, layer.block); }
 
-void print_table(const std::vector<MemoryStatistics>& memories) {
+void print_table(const std::vector<LayerStatistics>& layers) {
   const std::vector<double> tops = {0.2, 1, 10};
-  fmt::print("{:<16}", "memory");
+  fmt::print("{:<26}", "layer");
   for (const Measure& measure : kMeasures) fmt::print(" {:>8}", measure.column);
   for (const double percent : tops) fmt::print(" {:>8}", fmt::format("top {}%", percent));
   fmt::print("\n");
-  for (const MemoryStatistics& memory : memories) {
-    fmt::print("{:<16}", label_of(memory));
+  for (const LayerStatistics& layer : layers) {
+    fmt::print("{:<26}", label_of(layer));
     for (const Measure& measure : kMeasures) {
-      const double value = memory.*measure.value * measure.factor;
+      const double value = layer.*measure.value * measure.factor;
       fmt::print(" {:>8}", measure.factor == 100 ? fmt::format("{:.1f}%", value) : fmt::format("{:.3f}", value));
     }
     for (const double percent : tops) {
       const size_t place =
           static_cast<size_t>(std::find(eval::kTopPercents.begin(), eval::kTopPercents.end(), percent) - eval::kTopPercents.begin());
-      fmt::print(" {:>7.1f}%", 100 * memory.top_shares[place]);
+      fmt::print(" {:>7.1f}%", 100 * layer.top_shares[place]);
     }
     fmt::print("\n");
   }
 }
 
-nlohmann::json to_json(const MemoryStatistics& memory) {
+nlohmann::json to_json(const LayerStatistics& layer) {
   nlohmann::json tops = nlohmann::json::array();
   for (size_t i = 0; i < eval::kTopPercents.size(); ++i)
-    tops.push_back({{"percent", eval::kTopPercents[i]}, {"share", memory.top_shares[i]}});
-  return {{"name", memory.name},
-          {"kind", memory.kind},
-          {"layer", memory.layer},
-          {"rows", memory.rows},
-          {"variance_ratio", memory.variance_ratio},
-          {"weight_sum", memory.weight_sum},
-          {"entropy", memory.entropy},
-          {"relative_entropy", memory.relative_entropy},
-          {"zero_share", memory.zero_share},
-          {"anisotropy", memory.anisotropy},
+    tops.push_back({{"percent", eval::kTopPercents[i]}, {"share", layer.top_shares[i]}});
+  return {{"name", layer.name},
+          {"kind", layer.kind},
+          {"block", layer.block},
+          {"rows", layer.rows},
+          {"variance_ratio", layer.variance_ratio},
+          {"weight_sum", layer.weight_sum},
+          {"entropy", layer.entropy},
+          {"relative_entropy", layer.relative_entropy},
+          {"zero_share", layer.zero_share},
+          {"anisotropy", layer.anisotropy},
           {"top_shares", tops}};
 }
 
-// Bars by layer, a colour for each kind of memory.
-std::string measure_plot(const Measure& measure, const std::vector<MemoryStatistics>& memories, const std::string& subtitle) {
-  experiment::BarChart chart{measure.title, subtitle, "layer", measure.axis, {}, {}, {}};
-  size_t layers = 0;
-  for (const MemoryStatistics& memory : memories) layers = std::max(layers, static_cast<size_t>(memory.layer) + 1);
-  for (size_t i = 0; i < layers; ++i) chart.groups.push_back(std::to_string(i));
-  for (const MemoryStatistics& memory : memories) {
-    auto series = std::find_if(chart.series.begin(), chart.series.end(), [&](const auto& one) { return one.label == memory.kind; });
+// Bars by block, a colour for each kind of layer.
+std::string measure_plot(const Measure& measure, const std::vector<LayerStatistics>& layers, const std::string& subtitle) {
+  experiment::BarChart chart{measure.title, subtitle, "block", measure.axis, {}, {}, {}};
+  size_t blocks = 0;
+  for (const LayerStatistics& layer : layers) blocks = std::max(blocks, static_cast<size_t>(layer.block) + 1);
+  for (size_t i = 0; i < blocks; ++i) chart.groups.push_back(std::to_string(i));
+  for (const LayerStatistics& layer : layers) {
+    auto series = std::find_if(chart.series.begin(), chart.series.end(), [&](const auto& one) { return one.label == layer.kind; });
     if (series == chart.series.end()) {
-      chart.series.push_back({memory.kind, std::vector<double>(layers, std::numeric_limits<double>::quiet_NaN()), chart.series.size()});
+      chart.series.push_back({layer.kind, std::vector<double>(blocks, std::numeric_limits<double>::quiet_NaN()), chart.series.size()});
       series = std::prev(chart.series.end());
     }
-    series->values[static_cast<size_t>(memory.layer)] = memory.*measure.value * measure.factor;
+    series->values[static_cast<size_t>(layer.block)] = layer.*measure.value * measure.factor;
   }
   return render(chart);
 }
 
-std::string share_plot(const std::vector<MemoryStatistics>& memories, const std::string& subtitle) {
+std::string share_plot(const std::vector<LayerStatistics>& layers, const std::string& subtitle) {
   experiment::LineChart chart{
-      "Share of all weights that the top slots hold", subtitle, "percent of the slots", "percent of the weights", true, {}, {}};
-  for (const eval::KindShares& shares : eval::top_shares_by_kind(memories)) {
+      "Share of all weights that the top keys hold", subtitle, "percent of the keys", "percent of the weights", true, {}, {}};
+  for (const eval::KindShares& shares : eval::top_shares_by_kind(layers)) {
     experiment::LineSeries series{shares.kind, {}, chart.series.size()};
     for (size_t i = 0; i < eval::kTopPercents.size(); ++i) series.points.emplace_back(eval::kTopPercents[i], 100 * shares.top_shares[i]);
     chart.series.push_back(std::move(series));
@@ -206,16 +206,16 @@ int run_analyze(const AnalyzeOptions& options) {
   fs::path run = fs::path(options.model.run).lexically_normal();
   if (!run.has_filename()) run = run.parent_path();
   Folder folder(options.out.empty() ? fs::path("analysis-" + run.filename().string()) : fs::path(options.out));
-  const std::vector<MemoryStatistics> memories = eval::analyze_memories(*loaded.model, pairs);
+  const std::vector<LayerStatistics> layers = eval::analyze_layers(*loaded.model, pairs);
   const std::string subtitle =
       fmt::format("{}, step {}, {} {} of {}", run.filename().string(), loaded.checkpoint.step, pairs.size(),
                   loaded.config.data.corpus.document_tokens > 0 ? "parts of documents" : "sentences", options.data);
-  for (const Measure& measure : kMeasures) folder.write(std::string(measure.file) + ".svg", measure_plot(measure, memories, subtitle));
-  folder.write("top-shares.svg", share_plot(memories, subtitle));
+  for (const Measure& measure : kMeasures) folder.write(std::string(measure.file) + ".svg", measure_plot(measure, layers, subtitle));
+  folder.write("top-shares.svg", share_plot(layers, subtitle));
   nlohmann::json json = {{"run", options.model.run},       {"step", loaded.checkpoint.step}, {"averaged", loaded.averaged},
-                         {"data", options.data},           {"sentences", pairs.size()},      {"memories", nlohmann::json::array()},
+                         {"data", options.data},           {"sentences", pairs.size()},      {"layers", nlohmann::json::array()},
                          {"maps", nlohmann::json::array()}};
-  for (const MemoryStatistics& memory : memories) json["memories"].push_back(to_json(memory));
+  for (const LayerStatistics& layer : layers) json["layers"].push_back(to_json(layer));
   for (size_t i = 0; i < maps.size(); ++i)
     json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(loaded, translator, maps[i], i + 1, folder)}});
   folder.write("analysis.json", json_text(json));
@@ -226,7 +226,7 @@ int run_analyze(const AnalyzeOptions& options) {
     return 0;
   }
   fmt::print("{}\n\n", subtitle);
-  print_table(memories);
+  print_table(layers);
   fmt::print("\n");
   for (const nlohmann::json& map : json["maps"])
     fmt::print("map of: {}\n     -> {}\n", map["source"].get<std::string>(), map["translation"].get<std::string>());
@@ -252,7 +252,7 @@ void add_analyze(Command parent) {
       "out/res: variance of what a layer adds by that of what it is added to. sum, entropy (nats, and of the largest possible), zeros: of "
       "a "
       "row's weights.\n"
-      "top p%: share of its weights that the top p% of the slots hold, at least one. aniso: mean cosine between two values.");
+      "top p%: share of its weights that the top p% of the keys (or hidden units) hold, at least one. aniso: mean cosine between two values.");
   command.run([options] { return run_analyze(*options); });
 }
 

@@ -16,7 +16,7 @@ namespace hinge::cli {
 namespace {
 
 struct BenchTranslateOptions {
-  std::string cases = "25,256,2048,uneven,decode", attention = "softmax,reluformer", ffn = "relu", slots = "1024";
+  std::string cases = "25,256,2048,uneven,decode", attention = "softmax,reluformer", ffn = "relu", ffn_width = "1024";
   std::string threads, rounds = "5", json;
 };
 
@@ -25,7 +25,7 @@ int bench_translate(const BenchTranslateOptions& options) {
   plan.cases = parse_words("--cases", options.cases, bench::translate_case_names());
   plan.attentions = parse_words("--attention", options.attention, bench::translate_attention_names());
   plan.ffns = parse_words("--ffn", options.ffn, bench::translate_ffn_names());
-  plan.slots = parse_whole("--slots", options.slots, 1, 1 << 20);
+  plan.ffn_width = parse_whole("--ffn-width", options.ffn_width, 1, 1 << 20);
   plan.threads = options.threads.empty() ? omp_get_num_procs() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
   plan.rounds = static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
   BenchOutput output(options.json);
@@ -45,13 +45,13 @@ void add_bench_translate(Command parent) {
   };
   choose("--cases", options->cases, "LIST", "Tokens of the sequences that are trained on, and decoding");
   choose("--attention", options->attention, "LIST", "Attentions; relu-vit, reluformer and relu2 train with the regulariser");
-  choose("--ffn", options->ffn, "LIST", "Feed-forward memories");
-  choose("--slots", options->slots, "N", "Slots of the feed-forward memories");
+  choose("--ffn", options->ffn, "LIST", "Activations of the feed-forward layers");
+  choose("--ffn-width", options->ffn_width, "N", "Hidden units of the feed-forward layers");
   choose("--threads", options->threads, "N", "Threads (default: all cores)");
   choose("--rounds", options->rounds, "N", "Samples of every case");
   choose("--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");
   command.footer(
-      fmt::format("LIST items are separated by commas; every combination is measured.\nAttentions: {}.\nFeed-forward memories: {}.\n",
+      fmt::format("LIST items are separated by commas; every combination is measured.\nAttentions: {}.\nActivations of feed-forward layers: {}.\n",
                   fmt::join(bench::translate_attention_names(), ", "), fmt::join(bench::translate_ffn_names(), ", ")) +
       "6+6 layers, width 512, 4 heads, vocabulary 10,000, dropout 0.1; about 4,000 target tokens a batch.\n"
       "uneven: 280 sentences as long as those of Europarl, in 9 batches of similar lengths.\n"

@@ -18,7 +18,6 @@
 #include "hinge/kernels/cpu.h"
 #include "hinge/openmp_parallel.h"
 #include "models/seq2seq.h"
-#include "nn/memory.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
 #include "train/adam.h"
@@ -67,15 +66,15 @@ struct TranslateSubject {
   std::unique_ptr<train::Adam> adam;
   std::vector<TranslateBatch> batches;
 
-  TranslateSubject(const std::string& name_of_case, const std::string& attention, const std::string& ffn, int64_t slots)
+  TranslateSubject(const std::string& name_of_case, const std::string& attention, const std::string& ffn, int64_t ffn_width)
       : name(name_of_case) {
     at::manual_seed(1);
     models::Seq2SeqConfig config;
     config.size = "iwslt";
     config.vocabulary = kVocabulary;
-    config.dropout = config.ffn_dropout = 0.1;
-    config.attention_dropout = 0.1;
-    config.attention = attention, config.ffn = ffn, config.slots = slots;
+    config.dropout = config.ffn.dropout = 0.1;
+    config.attention.preset = attention, config.attention.dropout = 0.1;
+    config.ffn.activation = ffn, config.ffn.width = ffn_width;
     model = std::make_unique<models::Seq2Seq>(config, 1);
     adam = std::make_unique<train::Adam>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9});
     for (const std::vector<int64_t>& lengths : translate_batches(name)) batches.push_back(some_sentences(lengths));
@@ -145,7 +144,7 @@ struct TranslateSubject {
 TranslateRow measured(const TranslateSubject& subject, int64_t tokens, const std::vector<double>& seconds) {
   TranslateRow row;
   const models::Seq2SeqConfig& config = subject.model->config();
-  row.name = subject.name, row.attention = config.attention, row.ffn = config.ffn, row.slots = *config.slots;
+  row.name = subject.name, row.attention = config.attention.preset, row.ffn = config.ffn.activation, row.ffn_width = *config.ffn.width;
   row.tokens = tokens;
   for (const TranslateBatch& batch : subject.batches) row.batches.push_back(batch.lengths);
   row.median_ms = 1e3 * median(seconds), row.fastest_ms = 1e3 * quantile(seconds, 0);
@@ -163,7 +162,7 @@ std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const 
     for (const std::string& ffn : plan.ffns) {
       const std::string what = fmt::format("{}, attention {}, ffn {}", name, attention, ffn);
       progress("checking " + what);
-      subjects.emplace_back(name, attention, ffn, plan.slots);
+      subjects.emplace_back(name, attention, ffn, plan.ffn_width);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subjects.back().error();
       if (!(error < 1e-4)) throw std::runtime_error(fmt::format("{}: the loss is off by {:.2g}; nothing is measured", what, error));
@@ -176,9 +175,9 @@ std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const 
 
 std::vector<std::string> translate_case_names() { return {"25", "256", "2048", "uneven", "decode"}; }
 
-std::vector<std::string> translate_attention_names() { return nn::local_memory_presets(); }
+std::vector<std::string> translate_attention_names() { return nn::attention_presets(); }
 
-std::vector<std::string> translate_ffn_names() { return nn::global_memory_names(); }
+std::vector<std::string> translate_ffn_names() { return nn::feed_forward_activations(); }
 
 std::vector<std::vector<int64_t>> translate_batches(const std::string& name) {
   if (name == "decode") return {std::vector<int64_t>(kSentences, kSentenceTokens)};
@@ -240,7 +239,7 @@ nlohmann::ordered_json to_json(const TranslateReport& report) {
     results.push_back({{"case", row.name},
                        {"attention", row.attention},
                        {"ffn", row.ffn},
-                       {"slots", row.slots},
+                       {"ffn_width", row.ffn_width},
                        {"tokens", row.tokens},
                        {"threads", report.threads},
                        {"median_ms", row.median_ms},
@@ -268,11 +267,11 @@ std::string table(const TranslateReport& report) {
                                  100 * report.sgemm_gflops / report.fma_peak_gflops);
   text += fmt::format("Checked: the loss of a batch and of its sequences one by one differ by {:.1g} at most.\n\n", report.largest_error);
   text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "case", "attention", "ffn",
-                      "slots", "tokens", "median ms", "quartiles ms", "tokens/s", "GFLOP/s", "% of peak", "memory MB");
+                      "width", "tokens", "median ms", "quartiles ms", "tokens/s", "GFLOP/s", "% of peak", "memory MB");
   for (const TranslateRow& row : report.rows) {
     const auto or_dash = [&](double value) { return row.gflops > 0 ? fmt::format("{:.1f}", value) : std::string("-"); };
     text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10.1f}  {:>19}  {:>9.0f}  {:>8}  {:>9}  {:>9}\n", row.name, row.attention,
-                        row.ffn, row.slots, row.tokens, row.median_ms,
+                        row.ffn, row.ffn_width, row.tokens, row.median_ms,
                         fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms), row.tokens_per_second,
                         or_dash(row.gflops), or_dash(row.percent_of_peak), row.memory_bytes >> 20);
   }

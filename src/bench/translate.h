@@ -16,14 +16,14 @@ namespace hinge::bench {
 std::vector<std::string> translate_case_names();
 // The lengths of the sequences of a case's batches; source and target alike.
 std::vector<std::vector<int64_t>> translate_batches(const std::string& name);
-// The kinds that a model knows: model.attention and model.ffn.
+// The kinds that a model knows: model.attention.preset and model.ffn.activation.
 std::vector<std::string> translate_attention_names();
 std::vector<std::string> translate_ffn_names();
 
-// Every combination of a case, an attention and a feed-forward memory. Attentions that have the regulariser train with it.
+// Every combination of a case, an attention and a feed-forward layer. Attentions that have the regulariser train with it.
 struct TranslatePlan {
   std::vector<std::string> cases, attentions, ffns = {"relu"};
-  int64_t slots = 1024;  // of the feed-forward memories
+  int64_t ffn_width = 1024;
   int threads = 1;
   int warm_up = 2;  // rounds before those that count; the peers of bench/peers.py have as many
   int rounds = 5;
@@ -31,7 +31,7 @@ struct TranslatePlan {
 
 struct TranslateRow {
   std::string name, attention, ffn;
-  int64_t slots = 0;
+  int64_t ffn_width = 0;
   std::vector<std::vector<int64_t>> batches;  // lengths of their sequences; a sample is one step on each
   int64_t tokens = 0;                         // target tokens of a sample, or those that a search has written
   double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;

@@ -48,7 +48,7 @@ VitCase vit_case(const std::string& model, const std::string& attention) {
     if (model != sizes.name) continue;
     VitCase c{model, sizes.batch, {}};
     c.config.image_size = sizes.image, c.config.channels = sizes.channels, c.config.patch = sizes.patch, c.config.width = sizes.width;
-    c.config.depth = sizes.depth, c.config.mlp_width = 4 * sizes.width, c.config.heads = sizes.heads, c.config.classes = sizes.classes;
+    c.config.depth = sizes.depth, c.config.ffn.width = 4 * sizes.width, c.config.heads = sizes.heads, c.config.classes = sizes.classes;
     c.config.attention.preset = attention;
     c.config.attention.qk_norm = false;
     return c;
@@ -68,7 +68,7 @@ Tensor plain_logits(const models::Vit& model, const Tensor& images) {
       at::conv2d(images.to(at::kDouble).permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), *config.patch);
   x = x.flatten(2).transpose(1, 2) + p("pos_embed");
   const int64_t n = x.size(0), L = x.size(1), H = *config.heads, D = *config.width / H;
-  const bool softmax = nn::attention_options(config.attention).h == kernels::Activation::softmax;
+  const bool softmax = nn::attention_options(config.attention, "model.attention").attention.h == kernels::Activation::softmax;
   for (int64_t i = 0; i < *config.depth; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
     const Tensor qkv = dense(norm(x, block + "norm1"), block + "attn.qkv").view({n, L, 3, H, D}).permute({2, 0, 3, 1, 4});

@@ -21,17 +21,17 @@ at::Tensor tensor_of(std::span<const int64_t> values) { return at::tensor(at::Ar
 // The decoder with what it has read so far.
 class ModelSteps : public StepFunction {
  public:
-  ModelSteps(const models::Seq2Seq& model, const models::Sequences& source) : model_(model), state_(model.encode(source)) {}
+  ModelSteps(const models::Seq2Seq& model, const models::Sequences& source) : model_(model), cache_(model.encode(source)) {}
 
   const float* step(std::span<const int64_t> tokens) override {
-    logits_ = model_.step(tensor_of(tokens), state_).contiguous();
+    logits_ = model_.step(tensor_of(tokens), cache_).contiguous();
     return logits_.data_ptr<float>();
   }
-  void reorder(std::span<const int64_t> indices) override { model_.reorder(state_, tensor_of(indices)); }
+  void reorder(std::span<const int64_t> indices) override { cache_.reorder(tensor_of(indices)); }
 
  private:
   const models::Seq2Seq& model_;
-  models::DecodeState state_;
+  models::KvCache cache_;
   at::Tensor logits_;
 };
 

@@ -77,21 +77,21 @@ AttentionMaps attention_maps(const models::Vit& model, const Tensor& pixels) {
   model.forward(pixels, /*training=*/false, &views);
   const models::VitConfig& config = model.config();
   const int64_t side = config.image_size / *config.patch;
-  const bool class_token = config.pool == "tok";
+  const bool class_token = config.pool == models::Pool::tok;
 
   AttentionMaps maps;
   Tensor rollout;
-  for (const nn::AttentionView& view : views.layers) {
+  for (const nn::AttentionView& view : nn::attentions_of(views.layers)) {
     const Tensor weights = nn::attention_weights(view)[0].to(at::kDouble);  // [H, L, L]
-    const AttentionResult statistics = attention_with_statistics(view.q, view.k, view.v, view.options);
     const Tensor mean = weights.mean(0);
     LayerAttention& layer = maps.layers.emplace_back();
     layer.map = read_map(mean, side, class_token);
     layer.heads = read_map(weights, side, class_token);
-    layer.mass = statistics.weight_sum.mean().item<double>();
+    layer.mass = weights.sum(-1).mean().item<double>();
     layer.entropy = mean_entropy(weights);
-    layer.zero_share = statistics.zero_share.mean().item<double>();
-    layer.skipped_share = statistics.skipped_share.mean().item<double>();
+    layer.zero_share = (weights == 0).to(at::kDouble).mean().item<double>();
+    if (!view.options.sparse)
+      layer.skipped_share = attention_with_statistics(view.q, view.k, view.v, view.options.attention).skipped_share.mean().item<double>();
     const Tensor step = normalised(normalised(mean) + at::eye(mean.size(0), at::kDouble));
     rollout = rollout.defined() ? at::mm(step, rollout) : step;
   }

@@ -22,7 +22,7 @@ models::Seq2SeqViews views_of(const models::Seq2Seq& model, const ModelPair& pai
 
 double number(const Tensor& tensor) { return tensor.item<double>(); }
 
-// Sums over all pairs, of one memory.
+// Sums over all pairs, of one layer.
 struct Sums {
   double output_variance = 0, residual_variance = 0, tokens = 0;
   double weight_sum = 0, rows = 0, zeros = 0, weights = 0;
@@ -63,34 +63,35 @@ void add_rows(Sums& sums, const Tensor& weights) {
   }
 }
 
-void add(Sums& sums, const nn::MemoryView& view, bool first_pair) {
+void add(Sums& sums, const nn::LayerView& view, bool first_pair) {
   const auto variance = [](const Tensor& x) { return number(x.to(at::kDouble).var(1, /*unbiased=*/false).sum()); };
   sums.output_variance += variance(view.output);
   sums.residual_variance += variance(view.residual);
   sums.tokens += static_cast<double>(view.output.size(0));
-  if (!view.local) {
-    add_rows(sums, view.scores);
+  if (!view.attention) {
+    add_rows(sums, view.hidden);
     if (first_pair) sums.cosine = number(mean_cosines(view.values.to(at::kDouble))), sums.groups = 1;  // parameters: always the same
     return;
   }
-  const Tensor weights = nn::memory_weights(view)[0];  // [H, T, S]
-  const int64_t readers = weights.size(1), slots = weights.size(2);
-  if (view.attention.options.causal) {
-    for (int64_t row = 0; row < readers; ++row) add_rows(sums, weights.select(1, row).narrow(1, 0, slots - readers + row + 1));
+  const Tensor weights = nn::attention_weights(*view.attention)[0];  // [H, T, S]
+  const int64_t queries = weights.size(1), keys = weights.size(2);
+  if (view.attention->options.attention.causal) {
+    for (int64_t row = 0; row < queries; ++row) add_rows(sums, weights.select(1, row).narrow(1, 0, keys - queries + row + 1));
   } else {
-    add_rows(sums, weights.reshape({-1, slots}));
+    add_rows(sums, weights.reshape({-1, keys}));
   }
-  if (slots < 2) return;
-  const Tensor cosines = mean_cosines(view.attention.v[0].to(at::kDouble));  // [H]
+  if (keys < 2) return;
+  const Tensor cosines = mean_cosines(view.attention->v[0].to(at::kDouble));  // [H]
   sums.cosine += number(cosines.sum());
   sums.groups += static_cast<double>(cosines.numel());
 }
 
-// "decoder.3.cross" is number 3 of the kind "decoder cross".
-void name_parts(MemoryStatistics& memory) {
-  const size_t first = memory.name.find('.'), second = memory.name.find('.', first + 1);
-  memory.kind = memory.name.substr(0, first) + " " + memory.name.substr(second + 1);
-  memory.layer = std::stoll(memory.name.substr(first + 1, second - first - 1));
+// "decoder.3.cross_attn" is number 3 of the kind "decoder cross-attention".
+void name_parts(LayerStatistics& layer) {
+  const size_t first = layer.name.find('.'), second = layer.name.find('.', first + 1);
+  const std::string part = layer.name.substr(second + 1);
+  layer.kind = layer.name.substr(0, first) + (part == "attn" ? " self-attention" : part == "cross_attn" ? " cross-attention" : " feed-forward");
+  layer.block = std::stoll(layer.name.substr(first + 1, second - first - 1));
 }
 
 double ratio(double sum, double count) { return count > 0 ? sum / count : 0; }
@@ -110,43 +111,43 @@ std::vector<ModelPair> sample_pairs(const text::Corpus& corpus, int64_t most) {
   return pairs;
 }
 
-std::vector<MemoryStatistics> analyze_memories(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs) {
+std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs) {
   if (pairs.empty()) throw std::runtime_error("there is no text to analyse the model on");
   const at::NoGradGuard guard;
-  std::vector<MemoryStatistics> memories;
+  std::vector<LayerStatistics> layers;
   std::vector<Sums> sums;
   for (size_t i = 0; i < pairs.size(); ++i) {
     const models::Seq2SeqViews views = views_of(model, pairs[i]);
     if (i == 0) {
-      sums.resize(views.memories.size()), memories.resize(sums.size());
-      for (size_t m = 0; m < sums.size(); ++m) memories[m].name = views.memories[m].name, name_parts(memories[m]);
+      sums.resize(views.layers.size()), layers.resize(sums.size());
+      for (size_t m = 0; m < sums.size(); ++m) layers[m].name = views.layers[m].name, name_parts(layers[m]);
     }
-    for (size_t m = 0; m < sums.size(); ++m) add(sums[m], views.memories[m], i == 0);
+    for (size_t m = 0; m < sums.size(); ++m) add(sums[m], views.layers[m], i == 0);
   }
   for (size_t m = 0; m < sums.size(); ++m) {
     const Sums& sum = sums[m];
-    MemoryStatistics& memory = memories[m];
-    memory.rows = static_cast<int64_t>(sum.rows);
-    memory.variance_ratio = ratio(sum.output_variance, sum.residual_variance);
-    memory.weight_sum = ratio(sum.weight_sum, sum.rows);
-    memory.entropy = ratio(sum.entropy, sum.with_weights);
-    memory.relative_entropy = ratio(sum.relative_entropy, sum.with_choice);
-    memory.zero_share = ratio(sum.zeros, sum.weights);
-    memory.anisotropy = ratio(sum.cosine, sum.groups);
-    for (size_t i = 0; i < kTopPercents.size(); ++i) memory.top_shares[i] = ratio(sum.top_shares[i], sum.with_weights);
+    LayerStatistics& layer = layers[m];
+    layer.rows = static_cast<int64_t>(sum.rows);
+    layer.variance_ratio = ratio(sum.output_variance, sum.residual_variance);
+    layer.weight_sum = ratio(sum.weight_sum, sum.rows);
+    layer.entropy = ratio(sum.entropy, sum.with_weights);
+    layer.relative_entropy = ratio(sum.relative_entropy, sum.with_choice);
+    layer.zero_share = ratio(sum.zeros, sum.weights);
+    layer.anisotropy = ratio(sum.cosine, sum.groups);
+    for (size_t i = 0; i < kTopPercents.size(); ++i) layer.top_shares[i] = ratio(sum.top_shares[i], sum.with_weights);
   }
-  return memories;
+  return layers;
 }
 
-std::vector<KindShares> top_shares_by_kind(const std::vector<MemoryStatistics>& memories) {
+std::vector<KindShares> top_shares_by_kind(const std::vector<LayerStatistics>& layers) {
   std::vector<KindShares> kinds;
-  for (const MemoryStatistics& first : memories) {
+  for (const LayerStatistics& first : layers) {
     if (std::any_of(kinds.begin(), kinds.end(), [&](const KindShares& known) { return known.kind == first.kind; })) continue;
     KindShares shares{first.kind, {}};
     double count = 0;
-    for (const MemoryStatistics& memory : memories) {
-      if (memory.kind != first.kind) continue;
-      for (size_t i = 0; i < kTopPercents.size(); ++i) shares.top_shares[i] += memory.top_shares[i];
+    for (const LayerStatistics& layer : layers) {
+      if (layer.kind != first.kind) continue;
+      for (size_t i = 0; i < kTopPercents.size(); ++i) shares.top_shares[i] += layer.top_shares[i];
       ++count;
     }
     for (double& share : shares.top_shares) share /= count;
@@ -158,11 +159,11 @@ std::vector<KindShares> top_shares_by_kind(const std::vector<MemoryStatistics>& 
 std::vector<AttentionMap> attention_maps(const models::Seq2Seq& model, const ModelPair& pair) {
   const at::NoGradGuard guard;
   std::vector<AttentionMap> maps;
-  for (const nn::MemoryView& view : views_of(model, pair).memories) {
-    if (!view.local) continue;
+  for (const nn::LayerView& view : views_of(model, pair).layers) {
+    if (!view.attention) continue;
     const bool in_encoder = view.name.starts_with("encoder.");
     maps.push_back(
-        {view.name, in_encoder || view.name.ends_with(".cross"), in_encoder, nn::memory_weights(view)[0].to(at::kDouble).mean(0)});
+        {view.name, in_encoder || view.name.ends_with(".cross_attn"), in_encoder, nn::attention_weights(*view.attention)[0].to(at::kDouble).mean(0)});
   }
   return maps;
 }

@@ -1,5 +1,6 @@
-// What the memories of a translation model do on real text, in numbers and as maps: how strong each layer is beside its residual, how its
-// weights are spread, how alike its values are. The measures of the ReLUFormer study and their like.
+// What the layers of a translation model do on real text, in numbers and as maps: how strong each layer is beside its residual, how its
+// weights are spread, how alike its values are. The measures of the ReLUFormer study and their like, which sees attention and feed-forward
+// layers as key-value memories alike: the keys of a feed-forward layer are its hidden units, and their activations are its weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,22 +15,22 @@
 
 namespace hinge::eval {
 
-// Percent of the slots, or of the keys that a row sees; always at least one.
+// Percent of the keys that a row sees, or of the hidden units; always at least one.
 inline constexpr std::array<double, 10> kTopPercents = {0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
 
-// A row is a token with a head of attention, or a token of a feed-forward memory; its weights are those of the slots it sees. Means are
-// over rows; entropy and top_shares leave out rows without any weight.
-struct MemoryStatistics {
-  std::string name;  // "decoder.0.cross"
-  std::string kind;  // "encoder self", "encoder ffn", "decoder self", "decoder cross", "decoder ffn"
-  int64_t layer = 0;
+// A row is a token with a head of attention, or a token of a feed-forward layer; its weights are those of the keys it sees. Means are over
+// rows; entropy and top_shares leave out rows without any weight.
+struct LayerStatistics {
+  std::string name;  // "decoder.0.cross_attn"
+  std::string kind;  // "encoder self-attention", "encoder feed-forward", "decoder cross-attention", ...
+  int64_t block = 0;
   int64_t rows = 0;
   double variance_ratio = 0;  // variance of the elements of a token's output by that of its residual: means over tokens, divided
   double weight_sum = 0;
   double entropy = 0;           // of the absolute weights divided by their sum, in nats
-  double relative_entropy = 0;  // the same as a share of log n, the largest it can be with n slots; rows of one slot do not count
+  double relative_entropy = 0;  // the same as a share of log n, the largest it can be with n keys; rows of one key do not count
   double zero_share = 0;        // weights that are exactly 0
-  double anisotropy = 0;        // mean cosine between two values: of a head in one sentence, or of the feed-forward memory
+  double anisotropy = 0;        // mean cosine between two values: of a head in one sentence, or of the feed-forward layer
   std::array<double, kTopPercents.size()> top_shares{};  // share of the sum of absolute weights that the top p% hold
 };
 
@@ -41,19 +42,19 @@ struct ModelPair {
 // At most `most` items of a corpus, evenly spread over it.
 std::vector<ModelPair> sample_pairs(const text::Corpus& corpus, int64_t most);
 
-// One entry for each memory, in the order of computation. The pairs are looked at one by one. Throws std::runtime_error without pairs.
-std::vector<MemoryStatistics> analyze_memories(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs);
+// One entry for each layer, in the order of computation. The pairs are looked at one by one. Throws std::runtime_error without pairs.
+std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs);
 
-// The mean top_shares of all memories of a kind, in the order in which kinds come first.
+// The mean top_shares of all layers of a kind, in the order in which kinds come first.
 struct KindShares {
   std::string kind;
   std::array<double, kTopPercents.size()> top_shares{};
 };
-std::vector<KindShares> top_shares_by_kind(const std::vector<MemoryStatistics>& memories);
+std::vector<KindShares> top_shares_by_kind(const std::vector<LayerStatistics>& layers);
 
 // The weights of an attention: rows read, columns are read. float64 [rows, columns], the mean of the heads.
 struct AttentionMap {
-  std::string name;                                   // "encoder.0.self"
+  std::string name;                                   // "encoder.0.attn"
   bool reads_source = false, read_by_source = false;  // what columns and rows are; else the target
   at::Tensor weights;
 };

@@ -231,7 +231,10 @@ bool Codec<std::string>::decode(const ConfigScalar& scalar, std::string& value) 
   return given != nullptr && (value = *given, true);
 }
 
-std::string one_of(const std::vector<std::string>& words) { return fmt::format("one of {}", fmt::join(words, ", ")); }
+std::string one_of(std::vector<std::string> words) {
+  const bool may_be_empty = std::erase(words, "") > 0;
+  return fmt::format("one of {}{}", fmt::join(words, ", "), may_be_empty ? ", or empty" : "");
+}
 
 ConfigValue widen(ConfigScalar scalar) {
   return std::visit([](auto& value) { return ConfigValue(std::move(value)); }, scalar);

@@ -82,7 +82,7 @@ template <> struct Codec<std::string> {
   static ConfigScalar encode(const std::string& value) { return value; }
   static bool decode(const ConfigScalar& scalar, std::string& value);
 };
-std::string one_of(const std::vector<std::string>& words);
+std::string one_of(std::vector<std::string> words);  // an empty word: "or empty"
 template <Enum T> struct Codec<T> {
   static std::string expected(bool many) {
     std::vector<std::string> words;

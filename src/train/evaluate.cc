@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "hinge/ops/dense.h"
+
 namespace hinge::train {
 
 at::Tensor pixels_of(data::Batch& batch) {

@@ -102,12 +102,6 @@ struct TranslationTrainConfig {
 // Of a run's config: takes back what follows from the value of a key, so that another one has an effect.
 inline void take_back_derived(TranslationTrainConfig& config, const std::string& key) {
   if (key == "optim.epochs") config.optim.steps.reset();
-  models::Seq2SeqConfig& model = config.model;
-  for (nn::LocalMemoryConfig* memory : {&model.encoder, &model.decoder, &model.cross}) {
-    if (key == "model.attention" && memory->preset == model.attention) memory->preset.clear();
-    if ((key == "model.attention" || key == "model.gamma") && memory->gamma == model.gamma) memory->gamma.reset();
-    if (key == "model.attention_dropout" && memory->dropout == model.attention_dropout) memory->dropout.reset();
-  }
 }
 
 }  // namespace hinge::train

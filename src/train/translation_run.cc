@@ -14,9 +14,7 @@ constexpr const char* kAveraged = "averaged.safetensors";
 
 nlohmann::json length_rules(const models::Seq2SeqConfig& model) {
   nlohmann::json rules = nlohmann::json::object();
-  for (const auto& [name, attention] :
-       {std::pair<const char*, const nn::LocalMemoryConfig&>{"encoder", model.encoder}, {"decoder", model.decoder}, {"cross", model.cross}})
-    rules[name] = length_rule_name(nn::read_options(attention, std::string("model.") + name, /*causal=*/false).attention.length_rule);
+  for (const auto& [name, options] : models::attention_options(model)) rules[name] = length_rule_name(options.attention.length_rule);
   return rules;
 }
 
@@ -42,9 +40,9 @@ void require_length_rules(const models::Seq2SeqConfig& model, const Checkpoint& 
   for (const auto& [name, rule] : trained.items())
     if (now.at(name) != rule)
       throw std::runtime_error(
-          fmt::format("'{}' was trained with the length rule {} in its {}, but the config now gives {}: put model.attention, "
-                      "model.{}.preset and model.{}.length back as they were",
-                      run, rule.get<std::string>(), name, now.at(name).get<std::string>(), name, name));
+          fmt::format("'{}' was trained with the length rule {} in its {}, but the config now gives {}: put model.attention "
+                      "and model.{}.attention back as they were",
+                      run, rule.get<std::string>(), name, now.at(name).get<std::string>(), name));
 }
 
 LoadedTranslation load_translation(const std::string& run, Which which, std::vector<std::string>* notes) {

@@ -239,8 +239,8 @@ class TranslationTask : public Task {
     nn::set_generator_state(before_part_);  // the same dropout again
     models::Seq2SeqViews views;
     const models::Seq2SeqOutput output = model_.forward(batch.source, batch.target, {.training = true, .views = &views});
-    for (const nn::MemoryView& memory : views.memories)
-      if (!finite(memory.output)) return memory.name;
+    for (const nn::LayerView& layer : views.layers)
+      if (!finite(layer.output)) return layer.name;
     if (!finite(views.encoder)) return "what leaves the encoder";
     if (!finite(views.decoder)) return "what leaves the decoder";
     if (!finite(output.logits)) return "the output projection";

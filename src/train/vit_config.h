@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "hinge/kernels/cross_entropy.h"
 #include "data/source.h"
 #include "models/vit.h"
 

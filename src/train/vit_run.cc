@@ -41,7 +41,7 @@ kernels::CrossEntropy loss_kind(const OptimConfig& config) {
 
 nlohmann::json checkpoint_state(const VitTrainConfig& config, const std::vector<std::string>& classes) {
   for (const std::string& name : classes) support::require_utf8("the name of a class", name);
-  const AttentionOptions attention = nn::attention_options(config.model.attention);
+  const AttentionOptions attention = nn::attention_options(config.model.attention, "model.attention").attention;
   return {{"classes", classes}, {"length_rule", length_rule_name(attention.length_rule)}};
 }
 
@@ -61,7 +61,7 @@ std::vector<std::string> common_classes(const std::vector<std::string>& trained,
 }
 
 void require_length_rule(const VitTrainConfig& config, const Checkpoint& checkpoint, const std::string& run) {
-  const std::string rule = length_rule_name(nn::attention_options(config.model.attention).length_rule);
+  const std::string rule = length_rule_name(nn::attention_options(config.model.attention, "model.attention").attention.length_rule);
   if (const std::string trained = checkpoint.state.value("length_rule", rule); trained != rule)
     throw std::runtime_error(
         fmt::format("'{}' was trained with the length rule {}, but model.attention of its config now gives {}: "

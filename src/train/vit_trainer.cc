@@ -9,6 +9,7 @@
 
 #include "data/error.h"
 #include "data/loader.h"
+#include "hinge/ops/dense.h"
 #include "nn/random.h"
 #include "support/config.h"
 #include "support/require.h"
@@ -50,7 +51,7 @@ template <class Action> auto with_advice(const DataConfig& config, const std::st
 VitTrainConfig resolve(VitTrainConfig config, const RunData& data) {
   if (config.model.classes == 0) config.model.classes = static_cast<int64_t>(data.train->classes().size());
   config.model = models::resolved(config.model);
-  config.model.recompute = config.train.recompute;
+  config.model.gradient_checkpointing = config.train.recompute;
   config.data.path = absolute_path(config.data.path), config.data.label_map = absolute_path(config.data.label_map);
   check(settings_of(config));
   require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
