@@ -24,7 +24,7 @@ classes = 0
 patch = 4
 width = 16
 depth = 1
-mlp_width = 32
+ffn.width = 32
 heads = 2
 [data]
 format = "synthetic"

@@ -150,10 +150,9 @@ CONFIG = """
 task = "translation"
 [model]
 width = 48
-slots = 96
+ffn.width = 96
 heads = 4
-encoder_depth = 1
-decoder_depth = 1
+depth = 1
 norm = "pre"
 dropout = 0.0
 max_length = 200

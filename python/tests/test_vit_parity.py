@@ -146,7 +146,7 @@ classes = {CLASSES}
 patch = {PATCH}
 width = {WIDTH}
 depth = {DEPTH}
-mlp_width = {MLP}
+ffn.width = {MLP}
 heads = {HEADS}
 pool = "{"tok" if model.pool == "token" else "gap"}"
 pool_first = {"true" if model.pool == "avg" else "false"}

@@ -52,7 +52,7 @@ TEST(TranslateModels, OfEveryKindAreKnown) {
 
 TEST(TranslateModels, WithSparseWeightsAndAnotherMemoryAreMeasured) {
   TranslatePlan plan;
-  plan.cases = {"decode"}, plan.attentions = {"sparsemax", "entmax15", "rela"}, plan.ffns = {"softmax_norm"}, plan.slots = 64;
+  plan.cases = {"decode"}, plan.attentions = {"sparsemax", "entmax15", "rela"}, plan.ffns = {"softmax_norm"}, plan.ffn_width = 64;
   plan.warm_up = 0, plan.rounds = 1;
   const TranslateReport report = run(plan, [](const std::string&) {});
   EXPECT_LT(report.largest_error, 1e-4);
@@ -62,12 +62,12 @@ TEST(TranslateModels, WithSparseWeightsAndAnotherMemoryAreMeasured) {
     const TranslateRow& row = report.rows[i];
     EXPECT_EQ(row.attention, plan.attentions[i]);
     EXPECT_EQ(row.ffn, "softmax_norm");
-    EXPECT_EQ(row.slots, 64);
+    EXPECT_EQ(row.ffn_width, 64);
     EXPECT_GT(row.tokens, 0);
     EXPECT_GT(row.tokens_per_second, 0);
     EXPECT_EQ(results[i]["attention"], row.attention);
     EXPECT_EQ(results[i]["ffn"], "softmax_norm");
-    EXPECT_EQ(results[i]["slots"], 64);
+    EXPECT_EQ(results[i]["ffn_width"], 64);
     EXPECT_NE(table(report).find(row.attention + " "), std::string::npos);
   }
 }

@@ -185,12 +185,12 @@ TEST_F(Cli, BenchTranslateMeasuresAndSaysOnWhat) {
 
 TEST_F(Cli, BenchTranslateTakesEveryKind) {
   const Result result =
-      hinge("bench translate --cases decode --attention entmax15 --ffn softmax --slots 64 --threads 1 --rounds 1 --json -");
+      hinge("bench translate --cases decode --attention entmax15 --ffn softmax --ffn-width 64 --threads 1 --rounds 1 --json -");
   ASSERT_EQ(result.code, 0) << result.err;
   const nlohmann::json row = nlohmann::json::parse(result.out).at("results")[0];
   EXPECT_EQ(row.at("attention"), "entmax15");
   EXPECT_EQ(row.at("ffn"), "softmax");
-  EXPECT_EQ(row.at("slots"), 64);
+  EXPECT_EQ(row.at("ffn_width"), 64);
   expect_usage_error("bench translate --attention sparsmax", {"'sparsmax'", "Did you mean 'sparsemax'?"});
 }
 

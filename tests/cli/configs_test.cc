@@ -116,9 +116,9 @@ TEST_F(Configs, OfVisionGiveAModelAndItsImages) {
   }
 }
 
-// What the paper says of a variant; it does not name the augmentation of S/8, for which that of S/16 is taken.
+// What the paper says of a size; it does not name the augmentation of S/8, for which that of S/16 is taken.
 struct Recipe {
-  const char *file, *variant, *randaug, *mixup;
+  const char *file, *size, *randaug, *mixup;
 };
 constexpr Recipe kRecipes[] = {
     {"i1k_s32", "S/32", "randaug(2,15)|", "0.2"},
@@ -140,10 +140,10 @@ TEST_F(Configs, OfThePaperHaveItsValues) {
     const bool large = std::string(recipe.file).starts_with("i21k");
     const Values& config = values(vit_file(recipe.file));
     const Values expected = {
-        {"model.variant", recipe.variant},
+        {"model.size", recipe.size},
         {"model.image_size", "224"},
         {"model.channels", "3"},
-        {"model.position", "learn"},
+        {"model.position", "learned"},
         {"model.pool", large ? "gap" : "tok"},
         {"model.pool_first", "false"},
         {"model.rep_size", large ? "0" : "-1"},
@@ -152,7 +152,7 @@ TEST_F(Configs, OfThePaperHaveItsValues) {
         {"model.drop_path", "0.0"},
         {"model.attention.preset", "relu-vit"},
         {"model.attention.qk_norm", "true"},
-        {"model.attention.gate", "false"},
+        {"model.attention.gate", "none"},
         {"data.train", large ? "train" : "train[:99%]"},
         {"data.train_pp", fmt::format("inception_crop(224)|flip_lr|{}value_range(-1,1)", recipe.randaug)},
         {"data.eval_pp", "resize_small(256)|central_crop(224)|value_range(-1,1)"},
@@ -290,10 +290,9 @@ class TranslationConfigs : public Configs {
   // All three attentions of a run are those of the ReLUFormer, and it trains with the regulariser.
   void expect_reluformer(const std::string& run) const {
     const Values& config = values(path(run + "/config.toml"));
-    for (const char* part : {"encoder", "decoder", "cross"}) {
-      EXPECT_EQ(config.at(fmt::format("model.{}.preset", part)), "reluformer") << run;
-      EXPECT_EQ(config.at(fmt::format("model.{}.gamma", part)), config.at("model.gamma")) << run;
-    }
+    EXPECT_EQ(config.at("model.attention.preset"), "reluformer") << run;
+    EXPECT_EQ(config.at("model.attention.gamma"), "4.0") << run;
+    for (const char* part : {"encoder", "decoder", "cross"}) EXPECT_EQ(config.at(fmt::format("model.{}.attention.preset", part)), "") << run;
     EXPECT_TRUE(has_metric(run, "train/regulariser")) << run;
   }
 
@@ -315,7 +314,7 @@ TEST_F(TranslationConfigs, OfCaptionsTrain) {
 TEST_F(TranslationConfigs, OfDocumentsTrain) {
   put_files("train", 6, 80), put_files("dev", 2, 80);
   const Result result = train("europarl-512", "run",
-                              "--set data.path=" + path("") + " --set model.width=32 --set model.slots=64 --set train.bleu_sentences=2");
+                              "--set data.path=" + path("") + " --set model.width=32 --set model.ffn.width=64 --set train.bleu_sentences=2");
   // Documents of about 650 tokens are cut once.
   EXPECT_NE(result.err.find("training: 12 parts of documents"), std::string::npos) << result.err;
   expect_scores("run");
@@ -335,10 +334,10 @@ TEST_F(TranslationConfigs, OfMessagesGiveTheModelsThatTheirHeadNames) {
   EXPECT_EQ(config.at("data.kind"), "catalogues");
   EXPECT_EQ(config.at("data.pair"), "en-de");
 
-  const std::string other = "--set model.attention=softmax";
+  const std::string other = "--set model.attention.preset=softmax";
   EXPECT_NE(head.find(other + " for the Transformer of the same size"), std::string::npos);
   train("messages", "transformer", text + " " + other);
-  EXPECT_EQ(values(path("transformer/config.toml")).at("model.cross.preset"), "softmax");
+  EXPECT_EQ(values(path("transformer/config.toml")).at("model.attention.preset"), "softmax");
   EXPECT_FALSE(has_metric("transformer", "train/regulariser"));
   EXPECT_EQ(status("transformer", "parameters"), status("reluformer", "parameters"));
 }

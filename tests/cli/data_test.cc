@@ -90,10 +90,9 @@ const std::string kTinyModel = R"(
 task = "translation"
 [model]
 width = 16
-slots = 16
+ffn.width = 16
 heads = 2
-encoder_depth = 1
-decoder_depth = 1
+depth = 1
 max_length = 40
 [optim]
 tokens = 600

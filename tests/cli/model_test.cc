@@ -26,7 +26,7 @@ classes = 0
 patch = 4
 width = 16
 depth = 2
-mlp_width = 32
+ffn.width = 32
 heads = 2
 [data]
 format = "synthetic"

@@ -36,10 +36,9 @@ std::string config(const std::string& folder, const std::string& data) {
 task = "translation"
 [model]
 width = 48
-slots = 96
+ffn.width = 96
 heads = 4
-encoder_depth = 1
-decoder_depth = 1
+depth = 1
 norm = "pre"
 dropout = 0.0
 max_length = 100
@@ -603,20 +602,20 @@ TEST_F(Translation, IsAnalyzed) {
   ASSERT_EQ(run("analyze " + path("run") + " --sentences 5 --map 'one two' --map seven --out " + path("analysis") + " --json"), 0) << err_;
   const json all = json::parse(out_);
   EXPECT_EQ(all["sentences"], 5);
-  ASSERT_EQ(all["memories"].size(), 5U);
-  EXPECT_EQ(all["memories"][3]["name"], "decoder.0.cross");
-  EXPECT_NEAR(all["memories"][3]["weight_sum"].get<double>(), 1, 1e-5);
-  EXPECT_GT(all["memories"][4]["zero_share"].get<double>(), 0.1);
+  ASSERT_EQ(all["layers"].size(), 5U);
+  EXPECT_EQ(all["layers"][3]["name"], "decoder.0.cross_attn");
+  EXPECT_NEAR(all["layers"][3]["weight_sum"].get<double>(), 1, 1e-5);
+  EXPECT_GT(all["layers"][4]["zero_share"].get<double>(), 0.1);
   EXPECT_EQ(all["maps"][0]["translation"], "eins zwei");
   for (const json& file : all["files"]) EXPECT_TRUE(fs::exists(file.get<std::string>())) << file;
   EXPECT_EQ(all["files"].size(), 6U + 1 + 2 * 3 + 1);
-  const std::string map = read("analysis/map-2-decoder.0.cross.svg");
+  const std::string map = read("analysis/map-2-decoder.0.cross_attn.svg");
   EXPECT_NE(map.find("</svg>"), std::string::npos);
   EXPECT_NE(map.find("&lt;/s&gt;"), std::string::npos);
-  EXPECT_EQ(json::parse(read("analysis/analysis.json"))["memories"], all["memories"]);
+  EXPECT_EQ(json::parse(read("analysis/analysis.json"))["layers"], all["layers"]);
 
   ASSERT_EQ(run("analyze " + path("run") + " --data " + path("test.en") + "," + path("test.de") + " --out " + path("analysis")), 0) << err_;
-  EXPECT_NE(out_.find("decoder cross 0"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("decoder cross-attention 0"), std::string::npos) << out_;
   EXPECT_EQ(run("analyze " + path("run") + " --data nothing --out " + path("analysis")), 2);
   EXPECT_TRUE(complains("'nothing'")) << err_;
   // Files are read as the run's own text is: this one leaves out what is bad.

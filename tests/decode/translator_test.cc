@@ -21,9 +21,8 @@ constexpr int32_t kBos = 1, kEos = 2;
 
 models::Seq2SeqConfig small_model(const std::string& attention, int64_t vocabulary) {
   models::Seq2SeqConfig config;
-  config.vocabulary = vocabulary, config.width = 32, config.slots = 48, config.heads = 4;
-  config.encoder_depth = config.decoder_depth = 2;
-  config.norm = "pre", config.attention = attention, config.max_length = 40;
+  config.vocabulary = vocabulary, config.width = 32, config.ffn.width = 48, config.heads = 4, config.depth = 2;
+  config.norm = nn::NormPlacement::pre, config.attention.preset = attention, config.max_length = 40;
   return config;
 }
 
@@ -96,12 +95,9 @@ TEST_P(WithAttention, ABatchGivesWhatTheWholeModelGives) {
 models::Seq2SeqConfig rich_model(const std::string& attention) {
   models::Seq2SeqConfig config = small_model(attention, 30);
   const bool sparse = attention == "sparsemax" || attention == "entmax15" || attention == "rela";
-  for (nn::LocalMemoryConfig* memory : {&config.encoder, &config.decoder, &config.cross}) {
-    memory->gate = true;
-    memory->learn_alpha = memory->learn_gain = memory->learn_bias = !sparse && attention != "softmax";
-  }
-  config.encoder.qk_norm = config.decoder.qk_norm = true;
-  if (attention == "reluformer") config.gamma = 1.7;
+  config.attention.gate = true, config.attention.gamma = 1.7;
+  config.attention.learn_alpha = config.attention.learn_gain = config.attention.learn_bias = !sparse && attention != "softmax";
+  config.encoder.attention.qk_norm = config.decoder.attention.qk_norm = true;
   return config;
 }
 
@@ -120,7 +116,7 @@ at::Tensor tokens_of(const std::vector<std::vector<int64_t>>& rows, size_t place
 }
 
 class WithCache : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Presets, WithCache, testing::ValuesIn(nn::local_memory_presets()), [](const auto& given) {
+INSTANTIATE_TEST_SUITE_P(Presets, WithCache, testing::ValuesIn(nn::attention_presets()), [](const auto& given) {
   std::string name = given.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -140,9 +136,9 @@ TEST_P(WithCache, StepsGiveTheLogitsOfTheFullPass) {
       model.forward(models::sequences_of(source), models::sequences_of(target)).logits.view({3, static_cast<int64_t>(kLength), -1});
   // Products of other numbers of rows may be summed in another order: a few roundings, which norms and gates may enlarge.
   const double most = 1000 * 0x1p-24 * whole.abs().max().item<double>();
-  models::DecodeState state = model.encode(models::sequences_of(source));
+  models::KvCache cache = model.encode(models::sequences_of(source));
   for (size_t t = 0; t < kLength; ++t) {
-    const at::Tensor got = model.step(tokens_of(target, t), state);
+    const at::Tensor got = model.step(tokens_of(target, t), cache);
     EXPECT_LE((got - whole.select(1, static_cast<int64_t>(t))).abs().max().item<double>(), most) << "step " << t;
   }
 }

@@ -11,10 +11,10 @@
 namespace hinge::eval {
 namespace {
 
-models::VitConfig small_config(const std::string& preset, const std::string& pool) {
+models::VitConfig small_config(const std::string& preset, models::Pool pool) {
   models::VitConfig config;
   config.image_size = 12, config.channels = 1, config.classes = 3, config.patch = 4, config.width = 16, config.depth = 2,
-  config.mlp_width = 32, config.heads = 2, config.pool = pool, config.attention.preset = preset;
+  config.ffn.width = 32, config.heads = 2, config.pool = pool, config.attention.preset = preset;
   return config;
 }
 
@@ -27,11 +27,11 @@ at::Tensor weights_by_hand(const nn::AttentionView& view, bool softmax) {
   return softmax ? scores.softmax(-1) : scores.relu() / length;
 }
 
-class Maps : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+class Maps : public testing::TestWithParam<std::tuple<const char*, models::Pool>> {};
 
 TEST_P(Maps, EqualThoseByHand) {
   const auto [preset, pool] = GetParam();
-  const bool softmax = std::string(preset) == "softmax", token = std::string(pool) == "tok";
+  const bool softmax = std::string(preset) == "softmax", token = pool == models::Pool::tok;
   const models::Vit model(small_config(preset, pool), 3);
   const at::Tensor pixels = some_pixels();
   const AttentionMaps maps = attention_maps(model, pixels);
@@ -41,7 +41,7 @@ TEST_P(Maps, EqualThoseByHand) {
   ASSERT_EQ(maps.layers.size(), 2U);
   at::Tensor through;
   for (size_t i = 0; i < 2; ++i) {
-    const at::Tensor w = weights_by_hand(views.layers[i], softmax);
+    const at::Tensor w = weights_by_hand(nn::attentions_of(views.layers)[i], softmax);
     const int64_t length = w.size(1);
     const at::Tensor read = (token ? w.select(1, 0).slice(1, 1) : w.mean(1)).reshape({2, 3, 3});
     EXPECT_TRUE(at::allclose(maps.layers[i].heads, read, 1e-5, 1e-6));
@@ -74,14 +74,14 @@ TEST_P(Maps, EqualThoseByHand) {
   EXPECT_TRUE(at::allclose(maps.rollout, read, 1e-4, 1e-6));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Maps, testing::Combine(testing::Values("relu-vit", "softmax"), testing::Values("gap", "tok")));
+INSTANTIATE_TEST_SUITE_P(All, Maps, testing::Combine(testing::Values("relu-vit", "softmax"), testing::Values(models::Pool::gap, models::Pool::tok)));
 
 TEST(AttentionMaps, SkippedWorkGrowsWithTheZerosAndSoftmaxHasNone) {
-  const AttentionMaps softmax = attention_maps(models::Vit(small_config("softmax", "gap"), 3), some_pixels());
+  const AttentionMaps softmax = attention_maps(models::Vit(small_config("softmax", models::Pool::gap), 3), some_pixels());
   EXPECT_EQ(softmax.layers[0].skipped_share, 0);
   EXPECT_EQ(softmax.layers[0].zero_share, 0);
   // Normalised queries and keys of 8 elements have scores of at most sqrt(8) = 2.8: the bias leaves few of them above zero, then none.
-  models::VitConfig config = small_config("relu-vit", "gap");
+  models::VitConfig config = small_config("relu-vit", models::Pool::gap);
   config.attention.bias = -1.5;
   const LayerAttention few = attention_maps(models::Vit(config, 3), some_pixels()).layers[0];
   EXPECT_GT(few.zero_share, 0.8);
@@ -149,7 +149,7 @@ TEST(Grid, LaysPicturesOutInRows) {
 
 TEST(AttentionOverview, IsAPngOfTheImageTheLayersAndTheRollout) {
   train::LoadedVit loaded;
-  loaded.config.model = small_config("relu-vit", "gap");
+  loaded.config.model = small_config("relu-vit", models::Pool::gap);
   loaded.model = std::make_unique<models::Vit>(loaded.config.model, 3);
   data::Image picture;
   picture.reshape(20, 30, 3);

@@ -77,7 +77,7 @@ TEST(ChooseShots, TakesAllOfASmallClass) { EXPECT_EQ(choose_shots(*made_up_image
 TEST(Fewshot, MoreExamplesTellPatternsApart) {
   models::VitConfig config;
   config.image_size = 8, config.channels = 1, config.classes = 4, config.patch = 4, config.width = 16, config.depth = 1,
-  config.mlp_width = 32, config.heads = 2;
+  config.ffn.width = 32, config.heads = 2;
   const models::Vit model(config, 1);
   FewshotOptions options;
   options.shots = {1, 10};
@@ -92,7 +92,7 @@ TEST(Fewshot, MoreExamplesTellPatternsApart) {
 TEST(Fewshot, RefusesSetsOfDifferentClasses) {
   models::VitConfig config;
   config.image_size = 8, config.channels = 1, config.classes = 4, config.patch = 4, config.width = 16, config.depth = 1,
-  config.mlp_width = 32, config.heads = 2;
+  config.ffn.width = 32, config.heads = 2;
   EXPECT_THROW(fewshot(models::Vit(config, 1), made_up_images(0, 60, 4), made_up_images(1, 60, 5), data::Pipeline(""), {}),
                std::runtime_error);
 }

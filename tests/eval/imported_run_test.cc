@@ -18,7 +18,7 @@ class ImportedRun : public support::TemporaryFolderTest {
   static train::VitTrainConfig config() {
     train::VitTrainConfig config;
     config.model.image_size = 8, config.model.channels = 1, config.model.classes = 4, config.model.patch = 4, config.model.width = 8,
-    config.model.depth = 1, config.model.mlp_width = 8, config.model.heads = 1;
+    config.model.depth = 1, config.model.ffn.width = 8, config.model.heads = 1;
     config.data.format = "synthetic", config.data.synthetic_count = 96, config.data.synthetic_classes = 4, config.data.synthetic_size = 8,
     config.data.synthetic_channels = 1;
     config.optim.batch = 8, config.optim.epochs = 2.5;

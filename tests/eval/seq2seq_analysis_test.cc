@@ -12,17 +12,17 @@ namespace {
 
 models::Seq2SeqConfig small_model(const std::string& attention) {
   models::Seq2SeqConfig config;
-  config.vocabulary = 30, config.width = 16, config.slots = 1000, config.heads = 2;
-  config.encoder_depth = 2, config.decoder_depth = 1;
-  config.attention = attention, config.max_length = 40;
+  config.vocabulary = 30, config.width = 16, config.ffn.width = 1000, config.heads = 2;
+  config.encoder.depth = 2, config.decoder.depth = 1;
+  config.attention.preset = attention, config.max_length = 40;
   return config;
 }
 
 const std::vector<ModelPair> kPairs = {{{5, 6, 7, 8, 9, 10, 11, 2}, {1, 12, 13, 14}}, {{20, 21, 2}, {1, 3, 4, 5, 6}}};
 
-const MemoryStatistics& of(const std::vector<MemoryStatistics>& memories, const std::string& name) {
-  for (const MemoryStatistics& memory : memories)
-    if (memory.name == name) return memory;
+const LayerStatistics& of(const std::vector<LayerStatistics>& layers, const std::string& name) {
+  for (const LayerStatistics& layer : layers)
+    if (layer.name == name) return layer;
   throw std::runtime_error("no " + name);
 }
 
@@ -32,19 +32,19 @@ at::Tensor parameter(const models::Seq2Seq& model, const std::string& name) {
   throw std::runtime_error("no " + name);
 }
 
-TEST(Analysis, NamesEveryMemory) {
+TEST(Analysis, NamesEveryLayer) {
   const models::Seq2Seq model(small_model("softmax"), 1);
   std::vector<std::string> names, kinds;
-  for (const MemoryStatistics& memory : analyze_memories(model, kPairs)) names.push_back(memory.name), kinds.push_back(memory.kind);
-  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0.self", "encoder.0.ffn", "encoder.1.self", "encoder.1.ffn", "decoder.0.self",
-                                             "decoder.0.cross", "decoder.0.ffn"}));
-  EXPECT_EQ(kinds[2], "encoder self");
-  EXPECT_EQ(kinds[5], "decoder cross");
-  EXPECT_EQ(analyze_memories(model, kPairs)[2].layer, 1);
-  EXPECT_THROW(analyze_memories(model, {}), std::runtime_error);
-  const std::vector<KindShares> shares = top_shares_by_kind(analyze_memories(model, kPairs));
+  for (const LayerStatistics& layer : analyze_layers(model, kPairs)) names.push_back(layer.name), kinds.push_back(layer.kind);
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0.attn", "encoder.0.mlp", "encoder.1.attn", "encoder.1.mlp", "decoder.0.attn",
+                                             "decoder.0.cross_attn", "decoder.0.mlp"}));
+  EXPECT_EQ(kinds[2], "encoder self-attention");
+  EXPECT_EQ(kinds[5], "decoder cross-attention");
+  EXPECT_EQ(analyze_layers(model, kPairs)[2].block, 1);
+  EXPECT_THROW(analyze_layers(model, {}), std::runtime_error);
+  const std::vector<KindShares> shares = top_shares_by_kind(analyze_layers(model, kPairs));
   ASSERT_EQ(shares.size(), 5U);
-  EXPECT_EQ(shares[1].kind, "encoder ffn");
+  EXPECT_EQ(shares[1].kind, "encoder feed-forward");
   EXPECT_NEAR(shares[1].top_shares.back(), 1, 1e-9);
 }
 
@@ -53,12 +53,12 @@ TEST(Analysis, OfEvenWeightsAndEqualValues) {
   {
     const at::NoGradGuard guard;
     // No query, so that all keys weigh the same; no input to the values, so that all are the same.
-    parameter(model, "encoder.0.self.qkv.weight").zero_();
-    parameter(model, "encoder.0.self.qkv.bias").narrow(0, 32, 16).fill_(0.5);
-    parameter(model, "decoder.0.self.qkv.weight").narrow(0, 0, 16).zero_();
+    parameter(model, "encoder.0.attn.qkv.weight").zero_();
+    parameter(model, "encoder.0.attn.qkv.bias").narrow(0, 32, 16).fill_(0.5);
+    parameter(model, "decoder.0.attn.qkv.weight").narrow(0, 0, 16).zero_();
   }
-  const std::vector<MemoryStatistics> memories = analyze_memories(model, kPairs);
-  const MemoryStatistics& encoder = of(memories, "encoder.0.self");
+  const std::vector<LayerStatistics> layers = analyze_layers(model, kPairs);
+  const LayerStatistics& encoder = of(layers, "encoder.0.attn");
   EXPECT_EQ(encoder.rows, 2 * (8 + 3));
   EXPECT_NEAR(encoder.weight_sum, 1, 1e-6);
   EXPECT_NEAR(encoder.entropy, (8 * std::log(8.0) + 3 * std::log(3.0)) / 11, 1e-6);
@@ -73,41 +73,41 @@ TEST(Analysis, OfEvenWeightsAndEqualValues) {
   double entropy = 0, rows = 0;
   for (const int length : {4, 5})
     for (int seen = 1; seen <= length; ++seen) entropy += std::log(static_cast<double>(seen)), ++rows;
-  EXPECT_NEAR(of(memories, "decoder.0.self").entropy, entropy / rows, 1e-6);
-  EXPECT_NEAR(of(memories, "decoder.0.self").relative_entropy, 1, 1e-6);
-  EXPECT_NEAR(of(memories, "decoder.0.cross").weight_sum, 1, 1e-6);
-  EXPECT_LT(of(memories, "decoder.0.cross").anisotropy, 0.999);
+  EXPECT_NEAR(of(layers, "decoder.0.attn").entropy, entropy / rows, 1e-6);
+  EXPECT_NEAR(of(layers, "decoder.0.attn").relative_entropy, 1, 1e-6);
+  EXPECT_NEAR(of(layers, "decoder.0.cross_attn").weight_sum, 1, 1e-6);
+  EXPECT_LT(of(layers, "decoder.0.cross_attn").anisotropy, 0.999);
 }
 
 TEST(Analysis, OfReluMemories) {
   const models::Seq2Seq model(small_model("reluformer"), 2);
-  const std::vector<MemoryStatistics> memories = analyze_memories(model, kPairs);
-  for (const MemoryStatistics& memory : memories) {
-    EXPECT_GT(memory.zero_share, 0.2) << memory.name;
-    EXPECT_LT(memory.zero_share, 0.8) << memory.name;
-    EXPECT_LT(memory.relative_entropy, 1) << memory.name;
-    EXPECT_GT(memory.variance_ratio, 0) << memory.name;
+  const std::vector<LayerStatistics> layers = analyze_layers(model, kPairs);
+  for (const LayerStatistics& layer : layers) {
+    EXPECT_GT(layer.zero_share, 0.2) << layer.name;
+    EXPECT_LT(layer.zero_share, 0.8) << layer.name;
+    EXPECT_LT(layer.relative_entropy, 1) << layer.name;
+    EXPECT_GT(layer.variance_ratio, 0) << layer.name;
   }
   // 1000 random values of width 16 point everywhere.
-  EXPECT_NEAR(of(memories, "encoder.0.ffn").anisotropy, 0, 0.02);
+  EXPECT_NEAR(of(layers, "encoder.0.mlp").anisotropy, 0, 0.02);
   {
-    // All slots off but three that say 1, 2 and 7, whatever is read.
+    // All hidden units off but three that say 1, 2 and 7, whatever is read.
     const at::NoGradGuard guard;
-    parameter(model, "encoder.0.ffn.keys.weight").zero_();
-    const at::Tensor bias = parameter(model, "encoder.0.ffn.keys.bias");
+    parameter(model, "encoder.0.mlp.fc1.weight").zero_();
+    const at::Tensor bias = parameter(model, "encoder.0.mlp.fc1.bias");
     bias.fill_(-1);
     bias[10] = 1, bias[500] = 2, bias[900] = 7;
   }
-  const std::vector<MemoryStatistics> after = analyze_memories(model, kPairs);
-  const MemoryStatistics& memory = of(after, "encoder.0.ffn");
-  EXPECT_EQ(memory.rows, 11);
-  EXPECT_NEAR(memory.weight_sum, 10, 1e-5);
-  EXPECT_NEAR(memory.zero_share, 0.997, 1e-9);
-  EXPECT_NEAR(memory.top_shares[0], 0.7, 1e-6) << "0.1% of 1000 slots";
-  EXPECT_NEAR(memory.top_shares[1], 0.9, 1e-6);
-  EXPECT_NEAR(memory.top_shares[2], 1, 1e-6);
-  EXPECT_NEAR(memory.entropy, -(0.1 * std::log(0.1) + 0.2 * std::log(0.2) + 0.7 * std::log(0.7)), 1e-6);
-  EXPECT_NEAR(memory.relative_entropy, memory.entropy / std::log(1000.0), 1e-9);
+  const std::vector<LayerStatistics> after = analyze_layers(model, kPairs);
+  const LayerStatistics& layer = of(after, "encoder.0.mlp");
+  EXPECT_EQ(layer.rows, 11);
+  EXPECT_NEAR(layer.weight_sum, 10, 1e-5);
+  EXPECT_NEAR(layer.zero_share, 0.997, 1e-9);
+  EXPECT_NEAR(layer.top_shares[0], 0.7, 1e-6) << "0.1% of 1000 hidden units";
+  EXPECT_NEAR(layer.top_shares[1], 0.9, 1e-6);
+  EXPECT_NEAR(layer.top_shares[2], 1, 1e-6);
+  EXPECT_NEAR(layer.entropy, -(0.1 * std::log(0.1) + 0.2 * std::log(0.2) + 0.7 * std::log(0.7)), 1e-6);
+  EXPECT_NEAR(layer.relative_entropy, layer.entropy / std::log(1000.0), 1e-9);
 }
 
 TEST(Analysis, ComparesOutputsWithResiduals) {
@@ -121,23 +121,23 @@ TEST(Analysis, ComparesOutputsWithResiduals) {
     views = {};
     model.forward(models::sequences_of({pair.source}), models::sequences_of({pair.target}), options);
     for (int64_t token = 0; token < static_cast<int64_t>(pair.source.size()); ++token)
-      for (const auto& [x, sum] : {std::pair(views.memories[3].output, &out), std::pair(views.memories[3].residual, &residual)}) {
+      for (const auto& [x, sum] : {std::pair(views.layers[3].output, &out), std::pair(views.layers[3].residual, &residual)}) {
         double mean = 0, square = 0;
         for (int64_t c = 0; c < 16; ++c) mean += x[token][c].item<double>() / 16, square += std::pow(x[token][c].item<double>(), 2) / 16;
         *sum += square - mean * mean;
       }
   }
-  EXPECT_NEAR(of(analyze_memories(model, kPairs), "encoder.1.ffn").variance_ratio, out / residual, 1e-6 * out / residual + 1e-9);
+  EXPECT_NEAR(of(analyze_layers(model, kPairs), "encoder.1.mlp").variance_ratio, out / residual, 1e-6 * out / residual + 1e-9);
 }
 
 TEST(AttentionMaps, AreTheWeightsOfTokensOnTokens) {
   const models::Seq2Seq model(small_model("softmax"), 1);
   const std::vector<AttentionMap> maps = attention_maps(model, kPairs[0]);
   ASSERT_EQ(maps.size(), 4U);
-  EXPECT_EQ(maps[0].name, "encoder.0.self");
+  EXPECT_EQ(maps[0].name, "encoder.0.attn");
   EXPECT_TRUE(maps[0].reads_source && maps[0].read_by_source);
   EXPECT_TRUE(!maps[2].reads_source && !maps[2].read_by_source);
-  EXPECT_EQ(maps[3].name, "decoder.0.cross");
+  EXPECT_EQ(maps[3].name, "decoder.0.cross_attn");
   EXPECT_TRUE(maps[3].reads_source && !maps[3].read_by_source);
   EXPECT_EQ(maps[0].weights.sizes(), (at::IntArrayRef{8, 8}));
   EXPECT_EQ(maps[2].weights.sizes(), (at::IntArrayRef{4, 4}));

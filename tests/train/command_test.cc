@@ -455,7 +455,7 @@ TEST_F(CommandTest, TranslationsAreListedAndCompared) {
   put("words.toml", support::write_config(words));
   for (const char* preset : {"reluformer", "softmax"}) {
     const Ended ended = hinge(
-        {"train", path("words.toml"), "--out", path(std::string("runs/") + preset), "--set", std::string("model.attention=") + preset});
+        {"train", path("words.toml"), "--out", path(std::string("runs/") + preset), "--set", std::string("model.attention.preset=") + preset});
     ASSERT_EQ(ended.code, 0) << ended.err;
     EXPECT_TRUE(mentions(ended.err, {"training: 240 pairs", "validation: 40 pairs", "on 5 sentences", "mean of the last 2 checkpoints"}));
     EXPECT_TRUE(mentions(ended.out, {"Done: validation loss", "tokens/s"}));
@@ -463,7 +463,7 @@ TEST_F(CommandTest, TranslationsAreListedAndCompared) {
   const Ended listed = hinge({"runs", path("runs")});
   EXPECT_EQ(listed.code, 0);
   EXPECT_TRUE(mentions(listed.out, {"perplexity", "BLEU", "averaged perplexity", "averaged BLEU", "tokens/s", "loss ",
-                                    "model.encoder.preset", "reluformer", "8/8"}));
+                                    "model.attention.preset", "reluformer", "8/8"}));
   ASSERT_EQ(hinge({"report", path("runs"), "--out", path("page.html")}).code, 0);
   EXPECT_TRUE(mentions(content("page.html"), {"<h1>Translation models compared</h1>", "<th>averaged perplexity</th>",
                                               "<th>averaged BLEU</th>", "Loss on the validation text", "Perplexity", "BLEU of"}));

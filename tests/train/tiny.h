@@ -19,7 +19,7 @@ namespace hinge::train {
 inline VitTrainConfig tiny(int64_t steps) {
   VitTrainConfig config;
   config.model.image_size = 8, config.model.channels = 1, config.model.classes = 0, config.model.patch = 4;
-  config.model.width = 16, config.model.depth = 1, config.model.mlp_width = 32, config.model.heads = 2;
+  config.model.width = 16, config.model.depth = 1, config.model.ffn.width = 32, config.model.heads = 2;
   config.data.format = "synthetic", config.data.synthetic_count = 64, config.data.synthetic_classes = 4;
   config.data.synthetic_size = 8, config.data.synthetic_channels = 1;
   config.data.train_pp = "pad_crop(1)|flip_lr|value_range(-1,1)", config.data.mixup = 0.2;

@@ -39,7 +39,7 @@ class TranslationTest : public support::TemporaryFolderTest {
 
 TEST_F(TranslationTest, LearnsWhatCanBeLearned) {
   TranslationTrainConfig config = tiny(200);
-  config.model.dropout = 0, config.model.attention_dropout = 0, config.optim.label_smoothing = 0, config.train.eval_every = 4;
+  config.model.dropout = 0, config.model.attention.dropout = 0, config.optim.label_smoothing = 0, config.train.eval_every = 4;
   const TrainResult result = run(config, "run");
   EXPECT_TRUE(result.finished);
   EXPECT_EQ(result.items, "tokens");
@@ -97,7 +97,7 @@ TEST_F(TranslationTest, StoppingAndGoingOnChangesNoBit) {
 
 TEST_F(TranslationTest, AStepDoesNotDependOnItsParts) {
   TranslationTrainConfig config = tiny(8);
-  config.model.dropout = 0, config.model.attention_dropout = 0, config.optim.lr = 1e-3;
+  config.model.dropout = 0, config.model.attention.dropout = 0, config.optim.lr = 1e-3;
   // All the text in one batch, or in as many parts as there are batches of half
   // the size.
   config.optim.tokens = 1 << 14, config.optim.steps = 1;
@@ -177,19 +177,20 @@ TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
 TEST_F(TranslationTest, TheLengthRulesAreThoseOfTheConfig) {
   for (const std::string& rule : length_rule_names()) {
     TranslationTrainConfig config = tiny(1);
-    config.model.attention = "relu-vit", config.optim.regulariser_weight = 0, config.train.average = 0;
+    config.model.attention.preset = "relu-vit", config.optim.regulariser_weight = 0, config.train.average = 0;
     const std::string stored = rule == "keys" ? "visible" : rule;  // which decoding knows
     for (const auto& [part, given] : {std::pair("encoder", rule), std::pair("decoder", stored), std::pair("cross", rule)})
-      support::override_config(config, fmt::format("model.{}.length={}", part, given));
+      support::override_config(config, fmt::format("model.{}.attention.length={}", part, given));
     run(config, rule);
     const nlohmann::json rules = latest_checkpoint(path(rule)).found->state["length_rules"];
-    for (const char* part : {"encoder", "decoder", "cross"}) EXPECT_EQ(rules[part], stored);
-    EXPECT_EQ(load_translation(path(rule), Which::latest).config.model.cross.length, rule);
+    EXPECT_EQ(rules["decoder"], stored);
+    for (const char* part : {"encoder", "cross"}) EXPECT_EQ(rules[part], rule);
+    EXPECT_EQ(load_translation(path(rule), Which::latest).config.model.cross.attention.length, rule);
   }
   std::string text = content("none/config.toml");
-  text.replace(text.find("length = \"none\"", text.find("[model.cross]")), 15, "length = \"visible\"");
+  text.replace(text.find("length = \"none\"", text.find("[model.cross.attention]")), 15, "length = \"visible\"");
   put("none/config.toml", text);
-  const std::vector<std::string> parts = {path("none"), "length rule none in its cross", "now gives visible", "model.cross.length"};
+  const std::vector<std::string> parts = {path("none"), "length rule none in its cross", "now gives visible", "model.cross.attention"};
   EXPECT_TRUE(mentions(error_of([&] { load_translation(path("none"), Which::latest); }), parts));
   EXPECT_TRUE(mentions(error_of([&] { resume("none", -1, 1); }), parts));
 }
@@ -210,7 +211,7 @@ TEST_F(TranslationTest, TheRegulariserPullsTheRowSums) {
   EXPECT_LT(regulariser("strong"), 0.7 * regulariser("weak"));
   // A model that has none trains with the same config, and what is stored says
   // so.
-  config.model.attention = "softmax", config.optim.steps = 2;
+  config.model.attention.preset = "softmax", config.optim.steps = 2;
   run(config, "softmax");
   EXPECT_TRUE(std::isnan(regulariser("softmax")));
   EXPECT_FALSE(std::isnan(last("softmax").number("eval/loss")));
@@ -384,7 +385,7 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere"; }), {"nowhere"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.vocabulary.size = 30000; }), {"30000"}));
   // The model's, before the text is looked for.
-  EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere", c.model.attention = "rleu"; }), {"rleu"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere", c.model.attention.preset = "rleu"; }), {"rleu"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.data.source.train = "nowhere", c.model.max_length = 59; }), {"model.max_length 59"}));
   EXPECT_TRUE(mentions(error_of([&] { resume("nothing", -1, 1); }), {path("nothing"), "not a run"}));
 }
@@ -409,7 +410,7 @@ TEST_F(TranslationTest, ChangedTextIsSaid) {
 
 TEST_F(TranslationTest, ARunsConfigCanBeChangedAndTrainedAnew) {
   TranslationTrainConfig config = tiny(2);
-  config.model.attention = "reluformer", config.model.gamma = 2, config.model.cross.preset = "softmax";
+  config.model.attention.gamma = 2, config.model.cross.attention.preset = "softmax";
   run(config, "run");
   const auto changed = [&](const std::vector<std::string>& changes) {
     TranslationTrainConfig stored;
@@ -417,15 +418,15 @@ TEST_F(TranslationTest, ARunsConfigCanBeChangedAndTrainedAnew) {
     change_config(stored, changes);
     return models::resolved(stored.model);
   };
-  const models::Seq2SeqConfig sigmoid = changed({"model.attention=sigmoid"});
-  EXPECT_EQ(sigmoid.encoder.preset, "sigmoid");
-  EXPECT_EQ(sigmoid.decoder.preset, "sigmoid");
-  EXPECT_EQ(sigmoid.cross.preset, "softmax") << "its own";
-  const models::Seq2SeqConfig one_kept = changed({"model.encoder.preset=reluformer", "model.attention=sigmoid"});
-  EXPECT_EQ(one_kept.encoder.preset, "reluformer");
-  EXPECT_EQ(one_kept.decoder.preset, "sigmoid");
-  EXPECT_EQ(changed({"model.gamma=3"}).encoder.gamma, 3);
-  EXPECT_EQ(changed({"model.attention_dropout=0.2"}).decoder.dropout, 0.2);
+  const models::Seq2SeqConfig sigmoid = changed({"model.attention.preset=sigmoid"});
+  EXPECT_EQ(sigmoid.encoder_attention().preset, "sigmoid");
+  EXPECT_EQ(sigmoid.decoder_attention().preset, "sigmoid");
+  EXPECT_EQ(sigmoid.cross_attention().preset, "softmax") << "its own";
+  const models::Seq2SeqConfig one_kept = changed({"model.encoder.attention.preset=reluformer", "model.attention.preset=sigmoid"});
+  EXPECT_EQ(one_kept.encoder_attention().preset, "reluformer");
+  EXPECT_EQ(one_kept.decoder_attention().preset, "sigmoid");
+  EXPECT_EQ(changed({"model.attention.gamma=3"}).encoder_attention().gamma, 3);
+  EXPECT_EQ(changed({"model.attention.dropout=0.2"}).decoder_attention().dropout, 0.2);
 }
 
 TEST_F(TranslationTest, WhatIsLongerThanTheRunIsNever) {
