@@ -252,7 +252,8 @@ void add_analyze(Command parent) {
       "out/res: variance of what a layer adds by that of what it is added to. sum, entropy (nats, and of the largest possible), zeros: of "
       "a "
       "row's weights.\n"
-      "top p%: share of its weights that the top p% of the keys (or hidden units) hold, at least one. aniso: mean cosine between two values.");
+      "top p%: share of its weights that the top p% of the keys (or hidden units) hold, at least one. aniso: mean cosine between two "
+      "values.");
   command.run([options] { return run_analyze(*options); });
 }
 

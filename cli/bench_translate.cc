@@ -51,8 +51,9 @@ void add_bench_translate(Command parent) {
   choose("--rounds", options->rounds, "N", "Samples of every case");
   choose("--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");
   command.footer(
-      fmt::format("LIST items are separated by commas; every combination is measured.\nAttentions: {}.\nActivations of feed-forward layers: {}.\n",
-                  fmt::join(bench::translate_attention_names(), ", "), fmt::join(bench::translate_ffn_names(), ", ")) +
+      fmt::format(
+          "LIST items are separated by commas; every combination is measured.\nAttentions: {}.\nActivations of feed-forward layers: {}.\n",
+          fmt::join(bench::translate_attention_names(), ", "), fmt::join(bench::translate_ffn_names(), ", ")) +
       "6+6 layers, width 512, 4 heads, vocabulary 10,000, dropout 0.1; about 4,000 target tokens a batch.\n"
       "uneven: 280 sentences as long as those of Europarl, in 9 batches of similar lengths.\n"
       "decode: beam 4, 16 sentences, 25 tokens. The memory of a case is that of all its models together.");

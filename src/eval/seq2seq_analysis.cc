@@ -41,7 +41,7 @@ Tensor mean_cosines(const Tensor& x) {
   return (whole - itself) / (n * (n - 1));
 }
 
-// Rows of weights [rows, n] that all see n slots.
+// Rows of weights [rows, n] that all see n keys.
 void add_rows(Sums& sums, const Tensor& weights) {
   const Tensor w = weights.to(at::kDouble).abs();
   const int64_t n = w.size(1);
@@ -90,7 +90,9 @@ void add(Sums& sums, const nn::LayerView& view, bool first_pair) {
 void name_parts(LayerStatistics& layer) {
   const size_t first = layer.name.find('.'), second = layer.name.find('.', first + 1);
   const std::string part = layer.name.substr(second + 1);
-  layer.kind = layer.name.substr(0, first) + (part == "attn" ? " self-attention" : part == "cross_attn" ? " cross-attention" : " feed-forward");
+  layer.kind = layer.name.substr(0, first) + (part == "attn"         ? " self-attention"
+                                              : part == "cross_attn" ? " cross-attention"
+                                                                     : " feed-forward");
   layer.block = std::stoll(layer.name.substr(first + 1, second - first - 1));
 }
 
@@ -162,8 +164,8 @@ std::vector<AttentionMap> attention_maps(const models::Seq2Seq& model, const Mod
   for (const nn::LayerView& view : views_of(model, pair).layers) {
     if (!view.attention) continue;
     const bool in_encoder = view.name.starts_with("encoder.");
-    maps.push_back(
-        {view.name, in_encoder || view.name.ends_with(".cross_attn"), in_encoder, nn::attention_weights(*view.attention)[0].to(at::kDouble).mean(0)});
+    maps.push_back({view.name, in_encoder || view.name.ends_with(".cross_attn"), in_encoder,
+                    nn::attention_weights(*view.attention)[0].to(at::kDouble).mean(0)});
   }
   return maps;
 }

@@ -136,10 +136,18 @@ template <typename T> void BackwardNamed(Activation activation, const HiddenActi
   }
 }
 
-void ForwardFloat(Activation activation, const HiddenActivationForward<float>& io, Parallel& parallel) { ForwardNamed(activation, io, parallel); }
-void ForwardDouble(Activation activation, const HiddenActivationForward<double>& io, Parallel& parallel) { ForwardNamed(activation, io, parallel); }
-void BackwardFloat(Activation activation, const HiddenActivationBackward<float>& io, Parallel& parallel) { BackwardNamed(activation, io, parallel); }
-void BackwardDouble(Activation activation, const HiddenActivationBackward<double>& io, Parallel& parallel) { BackwardNamed(activation, io, parallel); }
+void ForwardFloat(Activation activation, const HiddenActivationForward<float>& io, Parallel& parallel) {
+  ForwardNamed(activation, io, parallel);
+}
+void ForwardDouble(Activation activation, const HiddenActivationForward<double>& io, Parallel& parallel) {
+  ForwardNamed(activation, io, parallel);
+}
+void BackwardFloat(Activation activation, const HiddenActivationBackward<float>& io, Parallel& parallel) {
+  BackwardNamed(activation, io, parallel);
+}
+void BackwardDouble(Activation activation, const HiddenActivationBackward<double>& io, Parallel& parallel) {
+  BackwardNamed(activation, io, parallel);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels

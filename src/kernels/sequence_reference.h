@@ -1,5 +1,5 @@
-// The meaning of the kernels around sequences, in plain loops over float64: dropout of rows, embeddings, residuals with norms, hidden units of
-// a feed-forward layer, the smoothed cross-entropy, and attention by projection onto the simplex.
+// The meaning of the kernels around sequences, in plain loops over float64: dropout of rows, embeddings, residuals with norms, hidden units
+// of a feed-forward layer, the smoothed cross-entropy, and attention by projection onto the simplex.
 #pragma once
 
 #include <algorithm>
@@ -86,7 +86,8 @@ inline RmsNorm rms_norm(const Numbers& x, int64_t width, const Numbers& weight, 
 struct HiddenActivation {
   Numbers activated, hidden, du, grad_bias;
 };
-inline HiddenActivation hidden_activation(Activation activation, const Numbers& u, int64_t units, const Dropout& dropout, const Numbers& grad) {
+inline HiddenActivation hidden_activation(Activation activation, const Numbers& u, int64_t units, const Dropout& dropout,
+                                          const Numbers& grad) {
   HiddenActivation r{Numbers(u.size()), {}, Numbers(u.size()), Numbers(static_cast<size_t>(units))};
   const auto w = static_cast<size_t>(units);
   const Numbers g = dropped(dropout, grad, units);

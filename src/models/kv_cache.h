@@ -1,5 +1,5 @@
-// The KV cache of a decoder: the keys and values of what it has read so far, for R rows (hypotheses), all of the same length, in the order of
-// their sentences.
+// The KV cache of a decoder: the keys and values of what it has read so far, for R rows (hypotheses), all of the same length, in the order
+// of their sentences.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace hinge::models {
 
 class KvCache {
  public:
-  // A row for each of the sentences that `source_offsets` (int64 [sentences + 1]) tells apart. context[i]: the keys and values of all source
-  // tokens in block i, [S, 2 C].
+  // A row for each of the sentences that `source_offsets` (int64 [sentences + 1]) tells apart. context[i]: the keys and values of all
+  // source tokens in block i, [S, 2 C].
   KvCache(std::vector<at::Tensor> context, const at::Tensor& source_offsets);
   KvCache(KvCache&&) = default;  // a copy would share what a step writes
   KvCache& operator=(KvCache&&) = default;

@@ -44,8 +44,7 @@ void check_sequences(const char* what, const Sequences& sequences, const Seq2Seq
   }
   const auto [least, most] = at::aminmax(sequences.tokens);
   const int64_t low = least.item<int64_t>(), high = most.item<int64_t>();
-  if (low < 0 || high >= config.vocabulary)
-    fail(fmt::format("tokens must be in [0, {}), got {}", config.vocabulary, low < 0 ? low : high));
+  if (low < 0 || high >= config.vocabulary) fail(fmt::format("tokens must be in [0, {}), got {}", config.vocabulary, low < 0 ? low : high));
 }
 
 std::vector<nn::BlockConfig> blocks_of(const Seq2SeqConfig& config, bool decoder) {
@@ -85,7 +84,9 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
   fill_in_size("depth", config.depth, size->depth, named);
   fill_in_size("heads", config.heads, size->heads, named);
   fill_in_size("ffn.width", config.ffn.width, size->ffn_width, "");  // may differ: the size of the layer that the paper varies
-  const auto positive = [](const char* key, int64_t value) { require(value > 0, fmt::format("model.{} must be at least 1, got {}", key, value)); };
+  const auto positive = [](const char* key, int64_t value) {
+    require(value > 0, fmt::format("model.{} must be at least 1, got {}", key, value));
+  };
   positive("vocabulary", config.vocabulary);
   positive("max_length", config.max_length);
   positive("encoder.depth", config.encoder_depth());
@@ -223,8 +224,9 @@ double Seq2Seq::flops(const std::vector<int64_t>& source_lengths, const std::vec
   for (size_t i = 0; i < source_lengths.size(); ++i) {
     const double S = d(source_lengths[i]), T = d(target_lengths[i]);
     pairs += d(config_.encoder_depth()) * (S * (4 * C * C + 2 * C * W + gate(config_.encoder_attention())) + 2 * S * S * C);
-    pairs += d(config_.decoder_depth()) * (T * (4 * C * C + 2 * C * C + 2 * C * W + gate(config_.decoder_attention()) + gate(config_.cross_attention())) +
-                                          S * 2 * C * C + 2 * C * T * (T + 1) / 2 + 2 * C * S * T);
+    pairs += d(config_.decoder_depth()) *
+             (T * (4 * C * C + 2 * C * C + 2 * C * W + gate(config_.decoder_attention()) + gate(config_.cross_attention())) +
+              S * 2 * C * C + 2 * C * T * (T + 1) / 2 + 2 * C * S * T);
     pairs += T * C * d(config_.vocabulary);
   }
   return 2 * pairs;

@@ -15,7 +15,7 @@ namespace hinge::models {
 inline void fill_in_size(const char* key, std::optional<int64_t>& given, int64_t value, const std::string& named) {
   if (!given) given = value;
   support::require(named.empty() || *given == value,
-                   fmt::format("model.{} {} does not go with {}, where it is {}: leave one of the two out", key, *given, named, value));
+                   fmt::format("model.{} {} contradicts {}, where it is {}: drop one of the two", key, *given, named, value));
   support::require(*given > 0, fmt::format("model.{} must be at least 1, got {}", key, *given));
 }
 

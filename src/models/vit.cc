@@ -35,8 +35,7 @@ VitConfig resolved(VitConfig config) {
   const std::string name = config.size.empty() ? "S/16" : config.size;
   const size_t slash = name.find('/');
   const std::string digits = slash == std::string::npos ? "" : name.substr(slash + 1);
-  const auto size =
-      std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& one) { return name.substr(0, slash) == one.name; });
+  const auto size = std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& one) { return name.substr(0, slash) == one.name; });
   require(size != std::end(kSizes) && !digits.empty() && digits.size() < 4 && digits.find_first_not_of("0123456789") == std::string::npos,
           "model.size: '" + name + "' is not one of Ti, S, M, B, L with a patch size, such as S/16");
   const std::string named = config.size.empty() ? "" : "model.size " + name;
@@ -45,7 +44,9 @@ VitConfig resolved(VitConfig config) {
   fill_in_size("depth", config.depth, size->depth, named);
   fill_in_size("heads", config.heads, size->heads, named);
   fill_in_size("ffn.width", config.ffn.width, size->ffn_width, "");  // may differ from the size's, in every model
-  const auto positive = [](const char* key, int64_t value) { require(value > 0, fmt::format("model.{} must be at least 1, got {}", key, value)); };
+  const auto positive = [](const char* key, int64_t value) {
+    require(value > 0, fmt::format("model.{} must be at least 1, got {}", key, value));
+  };
   positive("image_size", config.image_size);
   positive("channels", config.channels);
   positive("classes", config.classes);

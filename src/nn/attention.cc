@@ -256,8 +256,7 @@ Tensor Attention::project(const Tensor& x) const {
 
 Tensor Attention::keys_and_values(const Tensor& context) const {
   const Tensor kv = hinge::linear(context, kv_weight_, kv_bias_);
-  if (const QkNorm& norm = options_.norm; norm.defined())
-    normalise_heads_(kv, 2, 0, heads_, norm.k_weight, norm.k_bias, norm.eps);
+  if (const QkNorm& norm = options_.norm; norm.defined()) normalise_heads_(kv, 2, 0, heads_, norm.k_weight, norm.k_bias, norm.eps);
   return kv;
 }
 

@@ -22,7 +22,8 @@ struct AttentionConfig {
 
   template <class V> void visit(V& v) {
     v("preset", preset, "point in the family of attentions; the other keys change parts of it", or_empty(attention_presets()));
-    v("h", h, "activation of the scores; empty: the preset's", or_empty({kernels::kActivationNames.begin(), kernels::kActivationNames.end()}));
+    v("h", h, "activation of the scores; empty: the preset's",
+      or_empty({kernels::kActivationNames.begin(), kernels::kActivationNames.end()}));
     v("alpha", alpha, "weights are scaled by N^-alpha; none: the preset's");
     v("length", length, "what N is; none: 1; empty: the preset's", or_empty(length_rule_names()));
     v("length_n", length_n, "N, for length = fixed");

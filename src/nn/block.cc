@@ -60,9 +60,8 @@ void Block::forward(ResidualStream& stream, const BlockContext& context, const F
     stream.branch(norm2_, config_.drop_path, name_ + "cross_attn", [&](const Tensor& x, const Tensor& residual, LayerView* view) {
       return cross_->forward(x, context.context, context.cross, forward, residual, view);
     });
-  stream.branch(cross_ ? norm3_ : norm2_, config_.drop_path, name_ + "mlp", [&](const Tensor& x, const Tensor& residual, LayerView* view) {
-    return ffn_.forward(x, forward, residual, view);
-  });
+  stream.branch(cross_ ? norm3_ : norm2_, config_.drop_path, name_ + "mlp",
+                [&](const Tensor& x, const Tensor& residual, LayerView* view) { return ffn_.forward(x, forward, residual, view); });
 }
 
 void Block::step(ResidualStream& stream, const BlockCache& cache, int64_t at, const Offsets& cross) const {

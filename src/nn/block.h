@@ -14,9 +14,9 @@ namespace hinge::nn {
 struct BlockConfig {
   int64_t width = 0, heads = 0;
   AttentionConfig attention = {};
-  std::optional<AttentionConfig> cross = {};               // none: no cross-attention
-  std::string attention_key = {}, cross_key = {};          // where the two are in the config, for errors
-  bool causal = false;                                     // of the self-attention
+  std::optional<AttentionConfig> cross = {};       // none: no cross-attention
+  std::string attention_key = {}, cross_key = {};  // where the two are in the config, for errors
+  bool causal = false;                             // of the self-attention
   FeedForwardConfig ffn = {};
   NormPlacement norm = NormPlacement::pre;
   double dropout = 0;                   // of the result of every branch

@@ -57,8 +57,8 @@ Tensor FeedForward::forward(const Tensor& x, const Forward& forward, const Tenso
     view->hidden = feed_forward(activation_, x, fc1_weight_, fc1_bias_, at::eye(fc1_weight_.size(0), x.options()), {});
     view->values = fc2_weight_.t();
   }
-  const Tensor y = feed_forward(activation_, x, fc1_weight_, fc1_bias_, fc2_weight_, fc2_bias_, norm_weight_.defined() ? Tensor() : residual,
-                                drops ? dropout_ : 0, drops ? forward.noise->next() : 0);
+  const Tensor y = feed_forward(activation_, x, fc1_weight_, fc1_bias_, fc2_weight_, fc2_bias_,
+                                norm_weight_.defined() ? Tensor() : residual, drops ? dropout_ : 0, drops ? forward.noise->next() : 0);
   if (!norm_weight_.defined()) return y;
   const Tensor normed = layer_norm_fork(y, norm_weight_, norm_bias_, kNormEps).first;
   return residual.defined() ? normed + residual : normed;

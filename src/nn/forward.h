@@ -49,8 +49,8 @@ struct Offsets {
   at::Tensor q, k;  // int64 [sequences + 1]
 };
 
-// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: what it gives for the columns of the unit matrix as values. Made for
-// looking at short inputs.
+// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: what it gives for the columns of the unit matrix as values. Made
+// for looking at short inputs.
 at::Tensor attention_weights(const AttentionView& view);
 
 }  // namespace hinge::nn

@@ -34,8 +34,8 @@ class ResidualStream {
   ResidualStream(at::Tensor x, NormPlacement placement, double dropout, const Offsets& offsets, const Forward& forward)
       : x_(std::move(x)), placement_(placement), dropout_(forward.noise ? dropout : 0), offsets_(offsets), forward_(&forward) {}
 
-  // Runs a branch: `layer(input, residual, view)` gives its result, plus the residual where that is defined. In training a sequence skips the
-  // branch with the probability `drop_path`. `name` is for the view.
+  // Runs a branch: `layer(input, residual, view)` gives its result, plus the residual where that is defined. In training a sequence skips
+  // the branch with the probability `drop_path`. `name` is for the view.
   template <class Layer> void branch(const Norm& norm, double drop_path, const std::string& name, const Layer& layer) {
     const at::Tensor input = begin(norm);
     LayerView view{name, x_, {}, {}, {}, {}};

@@ -59,24 +59,24 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
       using T = decltype(type);
       AtenParallel parallel;
       kernels::hidden_activation_backward(activation,
-                                    kernels::HiddenActivationBackward<T>{kept.size(0),
-                                                                   kept.size(1),
-                                                                   kept.data_ptr<T>(),
-                                                                   du.data_ptr<T>(),
-                                                                   du.data_ptr<T>(),
-                                                                   made_anew ? hidden.data_ptr<T>() : nullptr,
-                                                                   fc1_bias.data_ptr<T>(),
-                                                                   {dropout, seed}},
-                                    parallel);
+                                          kernels::HiddenActivationBackward<T>{kept.size(0),
+                                                                               kept.size(1),
+                                                                               kept.data_ptr<T>(),
+                                                                               du.data_ptr<T>(),
+                                                                               du.data_ptr<T>(),
+                                                                               made_anew ? hidden.data_ptr<T>() : nullptr,
+                                                                               fc1_bias.data_ptr<T>(),
+                                                                               {dropout, seed}},
+                                          parallel);
     });
     Tensor dx, fc2_bias;
     if (ctx->needs_input_grad(0)) dx = product(du, fc1);
     if (ctx->saved_data["fc2_bias"].toBool()) fc2_bias = column_sums(grad);
-    return {dx,         transposed_product(du, x),
-            fc1_bias,   transposed_product(grad, hidden),
+    return {dx,       transposed_product(du, x),
+            fc1_bias, transposed_product(grad, hidden),
             fc2_bias, ctx->saved_data["residual"].toBool() ? grads[0] : Tensor(),
-            Tensor(),   Tensor(),
-            Tensor(),   Tensor()};
+            Tensor(), Tensor(),
+            Tensor(), Tensor()};
   }
 
  private:
@@ -89,7 +89,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
 }  // namespace
 
 Tensor feed_forward(Activation activation, const Tensor& x, const Tensor& fc1, const Tensor& fc1_bias, const Tensor& fc2,
-                          const Tensor& fc2_bias, const Tensor& residual, double dropout, int64_t seed) {
+                    const Tensor& fc2_bias, const Tensor& residual, double dropout, int64_t seed) {
   constexpr const char* op = "hinge::feed_forward";
   if (x.defined() && x.dim() > 2) {
     TORCH_CHECK(
@@ -113,7 +113,7 @@ Tensor feed_forward(Activation activation, const Tensor& x, const Tensor& fc1, c
   if (residual.defined()) check_shape(op, "residual", residual, {x.size(0), fc2.size(0)}, x);
   check_dropout(op, dropout);
   return FeedForwardFunction::apply(x, fc1, fc1_bias, fc2, optional_of(fc2_bias), optional_of(residual), static_cast<int64_t>(activation),
-                                   dropout, seed, any_wants_gradient({x, fc1, fc1_bias, fc2, fc2_bias, residual}));
+                                    dropout, seed, any_wants_gradient({x, fc1, fc1_bias, fc2, fc2_bias, residual}));
 }
 
 }  // namespace hinge

@@ -56,12 +56,17 @@ std::pair<Tensor, Tensor> norm_heads_backward(const Tensor& packed, int64_t whic
   with_type_of(packed, [&](auto type) {
     using T = decltype(type);
     AtenParallel parallel;
-    kernels::layer_norm_backward(
-        {packed.size(0) * packed.size(1), packed.size(3), packed.size(4), 0},
-        kernels::LayerNormBackward<T>{heads_of<const T>(grad, which), heads_of<const T>(packed, which), weight.data_ptr<T>(),
-                                      stats.data_ptr<T>(), stats.data_ptr<T>() + stats.size(1), {nullptr, 0}, heads_of<T>(grad, which),
-                                      dw.data_ptr<T>(), db.data_ptr<T>()},
-        parallel);
+    kernels::layer_norm_backward({packed.size(0) * packed.size(1), packed.size(3), packed.size(4), 0},
+                                 kernels::LayerNormBackward<T>{heads_of<const T>(grad, which),
+                                                               heads_of<const T>(packed, which),
+                                                               weight.data_ptr<T>(),
+                                                               stats.data_ptr<T>(),
+                                                               stats.data_ptr<T>() + stats.size(1),
+                                                               {nullptr, 0},
+                                                               heads_of<T>(grad, which),
+                                                               dw.data_ptr<T>(),
+                                                               db.data_ptr<T>()},
+                                 parallel);
   });
   return {dw, db};
 }
@@ -230,9 +235,10 @@ PackedAttentionResult apply(const char* op, const Tensor& first, const Tensor& s
   options.attention = with_seed(given.attention);
   const AttentionOptions& attention = options.attention;
   const QkNorm& norm = given.norm;
-  const variable_list r = PackedAttentionFunction::apply(
-      first, optional_of(second), optional_of(norm.q_weight), optional_of(norm.q_bias), optional_of(norm.k_weight), optional_of(norm.k_bias),
-      optional_of(attention.gain.values), optional_of(attention.bias.values), optional_of(attention.alpha.values), options, heads);
+  const variable_list r =
+      PackedAttentionFunction::apply(first, optional_of(second), optional_of(norm.q_weight), optional_of(norm.q_bias),
+                                     optional_of(norm.k_weight), optional_of(norm.k_bias), optional_of(attention.gain.values),
+                                     optional_of(attention.bias.values), optional_of(attention.alpha.values), options, heads);
   if (!options.statistics) return {r[0], {}, {}};
   return {r[0], r[1], r[2]};
 }
@@ -248,8 +254,8 @@ void check_rows(const char* op, const char* name, const Tensor& rows) {
 PackedAttentionResult packed_attention(const Tensor& qkv, int64_t heads, const PackedAttentionOptions& options) {
   constexpr const char* op = "hinge::packed_attention";
   check_rows(op, "qkv", qkv);
-  TORCH_CHECK(heads > 0 && qkv.size(-1) > 0 && qkv.size(-1) % (3 * heads) == 0, op, ": qkv must be [B, L, 3 H D] or [L, 3 H D] with H = ",
-              heads, ", got ", qkv.sizes());
+  TORCH_CHECK(heads > 0 && qkv.size(-1) > 0 && qkv.size(-1) % (3 * heads) == 0, op,
+              ": qkv must be [B, L, 3 H D] or [L, 3 H D] with H = ", heads, ", got ", qkv.sizes());
   return apply(op, qkv, {}, heads, qkv.size(-1) / (3 * heads), options);
 }
 

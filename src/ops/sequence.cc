@@ -54,8 +54,8 @@ class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
       with_type_of(grad, [&](auto type) {
         using T = decltype(type);
         AtenParallel parallel;
-        kernels::embedding_sums(kernels::EmbeddingSums<T>{grad.size(0), grad.size(1), entries, index.data_ptr<int64_t>(), grad.data_ptr<T>(),
-                                                          scale, dropout, result.data_ptr<T>()},
+        kernels::embedding_sums(kernels::EmbeddingSums<T>{grad.size(0), grad.size(1), entries, index.data_ptr<int64_t>(),
+                                                          grad.data_ptr<T>(), scale, dropout, result.data_ptr<T>()},
                                 parallel);
       });
       return result;

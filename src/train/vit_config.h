@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "hinge/kernels/cross_entropy.h"
 #include "data/source.h"
+#include "hinge/kernels/cross_entropy.h"
 #include "models/vit.h"
 
 namespace hinge::train {

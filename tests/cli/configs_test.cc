@@ -292,7 +292,8 @@ class TranslationConfigs : public Configs {
     const Values& config = values(path(run + "/config.toml"));
     EXPECT_EQ(config.at("model.attention.preset"), "reluformer") << run;
     EXPECT_EQ(config.at("model.attention.gamma"), "4.0") << run;
-    for (const char* part : {"encoder", "decoder", "cross"}) EXPECT_EQ(config.at(fmt::format("model.{}.attention.preset", part)), "") << run;
+    for (const char* part : {"encoder", "decoder", "cross"})
+      EXPECT_EQ(config.at(fmt::format("model.{}.attention.preset", part)), "") << run;
     EXPECT_TRUE(has_metric(run, "train/regulariser")) << run;
   }
 
@@ -313,8 +314,8 @@ TEST_F(TranslationConfigs, OfCaptionsTrain) {
 
 TEST_F(TranslationConfigs, OfDocumentsTrain) {
   put_files("train", 6, 80), put_files("dev", 2, 80);
-  const Result result = train("europarl-512", "run",
-                              "--set data.path=" + path("") + " --set model.width=32 --set model.ffn.width=64 --set train.bleu_sentences=2");
+  const Result result = train(
+      "europarl-512", "run", "--set data.path=" + path("") + " --set model.width=32 --set model.ffn.width=64 --set train.bleu_sentences=2");
   // Documents of about 650 tokens are cut once.
   EXPECT_NE(result.err.find("training: 12 parts of documents"), std::string::npos) << result.err;
   expect_scores("run");

@@ -74,7 +74,8 @@ TEST_P(Maps, EqualThoseByHand) {
   EXPECT_TRUE(at::allclose(maps.rollout, read, 1e-4, 1e-6));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Maps, testing::Combine(testing::Values("relu-vit", "softmax"), testing::Values(models::Pool::gap, models::Pool::tok)));
+INSTANTIATE_TEST_SUITE_P(All, Maps,
+                         testing::Combine(testing::Values("relu-vit", "softmax"), testing::Values(models::Pool::gap, models::Pool::tok)));
 
 TEST(AttentionMaps, SkippedWorkGrowsWithTheZerosAndSoftmaxHasNone) {
   const AttentionMaps softmax = attention_maps(models::Vit(small_config("softmax", models::Pool::gap), 3), some_pixels());

@@ -7,9 +7,9 @@
 #include <random>
 
 #include "hinge/kernels/embedding.h"
+#include "hinge/kernels/hidden_activation.h"
 #include "hinge/kernels/residual_norm.h"
 #include "hinge/kernels/row_regulariser.h"
-#include "hinge/kernels/hidden_activation.h"
 #include "hinge/kernels/smoothed_cross_entropy.h"
 #include "hinge/kernels/sparse_attention.h"
 #include "kernels/sequence_reference.h"
@@ -196,14 +196,17 @@ template <typename T> void hidden_activation_match(Activation activation) {
       for_each_simd_target([&] {
         const auto got = same_for_all_workers([&](Parallel& parallel) {
           std::vector<T> hidden(u.size()), softmax = u, du = grad, again(u.size(), T(9)), bias(static_cast<size_t>(units));
-          hidden_activation_forward(activation, HiddenActivationForward<T>{rows, units, softmax.data(), hidden.data(), softmax.data(), dropout}, parallel);
+          hidden_activation_forward(
+              activation, HiddenActivationForward<T>{rows, units, softmax.data(), hidden.data(), softmax.data(), dropout}, parallel);
           const std::vector<T>& kept = activation == Activation::relu ? hidden : softmax;  // of the others softmax still holds u
           hidden_activation_backward(
-              activation, HiddenActivationBackward<T>{rows, units, kept.data(), du.data(), du.data(), again.data(), bias.data(), dropout}, parallel);
+              activation, HiddenActivationBackward<T>{rows, units, kept.data(), du.data(), du.data(), again.data(), bias.data(), dropout},
+              parallel);
           EXPECT_EQ(again, hidden);
           // In place, where nothing is kept.
           std::vector<T> place = u;
-          hidden_activation_forward(activation, HiddenActivationForward<T>{rows, units, place.data(), place.data(), place.data(), dropout}, parallel);
+          hidden_activation_forward(activation, HiddenActivationForward<T>{rows, units, place.data(), place.data(), place.data(), dropout},
+                                    parallel);
           EXPECT_EQ(place, hidden);
           return joined({hidden, du, bias});
         });

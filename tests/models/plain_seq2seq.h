@@ -95,7 +95,8 @@ class PlainSeq2Seq {
     double alpha = 1;
     if (attention.preset == "rela") w = at::relu(s), alpha = 0;
     if (attention.preset == "relu-vit") w = at::relu(s);
-    if (attention.preset == "reluformer") w = at::relu(s) * (attention.learn_gain.value_or(false) ? 1 : std::sqrt(2.0) / attention.gamma.value_or(1)), alpha = 0.5;
+    if (attention.preset == "reluformer")
+      w = at::relu(s) * (attention.learn_gain.value_or(false) ? 1 : std::sqrt(2.0) / attention.gamma.value_or(1)), alpha = 0.5;
     if (attention.preset == "relu2") w = at::relu(s).square();
     if (attention.preset == "sigmoid") w = at::sigmoid(s - n.log()), alpha = 0;
     if (attention.preset == "silu") w = s * at::sigmoid(s);
@@ -132,7 +133,9 @@ class PlainSeq2Seq {
   at::Tensor ffn(const at::Tensor& x, const std::string& name) const {
     const at::Tensor u = dense(x, name + "fc1");
     if (config_.ffn.activation == "softmax_norm") return norm(at::matmul(at::softmax(u, -1), p(name + "fc2.weight").t()), name + "norm");
-    const at::Tensor hidden = config_.ffn.activation == "relu" ? at::relu(u) : config_.ffn.activation == "gelu" ? at::gelu(u) : at::softmax(u, -1);
+    const at::Tensor hidden = config_.ffn.activation == "relu"   ? at::relu(u)
+                              : config_.ffn.activation == "gelu" ? at::gelu(u)
+                                                                 : at::softmax(u, -1);
     return dense(hidden, name + "fc2");
   }
 
@@ -144,14 +147,16 @@ class PlainSeq2Seq {
     at::Tensor encoded = embed(source, "encoder"), x = embed(target, "decoder");
     for (int64_t i = 0; i < config_.encoder_depth(); ++i) {
       const std::string layer = "encoder." + std::to_string(i) + ".";
-      encoded = add(encoded, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.encoder_attention(), layer + "attn.", false); });
+      encoded = add(encoded, layer + "norm1",
+                    [&](const at::Tensor& in) { return attend(in, {}, config_.encoder_attention(), layer + "attn.", false); });
       encoded = add(encoded, layer + "norm2", [&](const at::Tensor& in) { return ffn(in, layer + "mlp."); });
     }
     if (config_.norm == nn::NormPlacement::pre) encoded = norm(encoded, "encoder.norm");
     for (int64_t i = 0; i < config_.decoder_depth(); ++i) {
       const std::string layer = "decoder." + std::to_string(i) + ".";
       x = add(x, layer + "norm1", [&](const at::Tensor& in) { return attend(in, {}, config_.decoder_attention(), layer + "attn.", true); });
-      x = add(x, layer + "norm2", [&](const at::Tensor& in) { return attend(in, encoded, config_.cross_attention(), layer + "cross_attn.", false); });
+      x = add(x, layer + "norm2",
+              [&](const at::Tensor& in) { return attend(in, encoded, config_.cross_attention(), layer + "cross_attn.", false); });
       x = add(x, layer + "norm3", [&](const at::Tensor& in) { return ffn(in, layer + "mlp."); });
     }
     if (config_.norm == nn::NormPlacement::pre) x = norm(x, "decoder.norm");

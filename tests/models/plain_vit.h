@@ -97,7 +97,8 @@ class PlainVit {
     if (h == "sigmoid") w = at::sigmoid(s);
     if (h == "silu") w = s * at::sigmoid(s);
     w = attention.learn_gain.value_or(false) ? w * learned("gain") : w * gain;
-    return attention.learn_alpha.value_or(false) ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha")) : w * std::pow(n, -alpha);
+    return attention.learn_alpha.value_or(false) ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha"))
+                                                 : w * std::pow(n, -alpha);
   }
 
   at::Tensor self_attention(const at::Tensor& x, const std::string& name) const {

@@ -26,9 +26,7 @@ Seq2SeqConfig small() {
 
 const std::pair<const char*, nn::NormPlacement> kNorms[] = {{"pre", nn::NormPlacement::pre}, {"post", nn::NormPlacement::post}};
 
-void attend_by(Seq2SeqConfig& config, const std::string& preset) {
-  config.attention.preset = preset;
-}
+void attend_by(Seq2SeqConfig& config, const std::string& preset) { config.attention.preset = preset; }
 
 // Numbers in the place of the initial ones, many of which are 0 or 1 and would hide mistakes.
 void randomise(const Seq2Seq& model, double spread = 0.4) {
@@ -91,15 +89,15 @@ std::vector<Case> cases() {
   for (const char* phi : {"relu", "gelu", "softmax", "softmax_norm"})
     for (const auto& [word, norm] : kNorms)
       add(std::string("ffn_") + phi + "_" + word, [&, norm = norm](Seq2SeqConfig& c) { c.ffn.activation = phi, c.norm = norm; });
-  add("mixed",
-      [](Seq2SeqConfig& c) {
-        c.encoder.attention.preset = "entmax15", c.decoder.attention.preset = "softmax", c.cross.attention.preset = "reluformer";
-        c.attention.gamma = 1.7;
-      });
+  add("mixed", [](Seq2SeqConfig& c) {
+    c.encoder.attention.preset = "entmax15", c.decoder.attention.preset = "softmax", c.cross.attention.preset = "reluformer";
+    c.attention.gamma = 1.7;
+  });
   add("untied", [](Seq2SeqConfig& c) { c.tied = false; });
   add("learned_positions", [](Seq2SeqConfig& c) { c.position = nn::Position::learned; });
   add("gate", [](Seq2SeqConfig& c) { c.attention.gate = true; });
-  add("depths", [](Seq2SeqConfig& c) { c.encoder.depth = 1, c.decoder.depth = 3, c.attention.preset = "reluformer", c.attention.gamma = 0.6; });
+  add("depths",
+      [](Seq2SeqConfig& c) { c.encoder.depth = 1, c.decoder.depth = 3, c.attention.preset = "reluformer", c.attention.gamma = 0.6; });
   add("one_head", [](Seq2SeqConfig& c) { c.heads = 1, c.attention.preset = "reluformer"; });
   return all;
 }
@@ -430,8 +428,9 @@ TEST(Seq2Seq, ShowsWhatIsInside) {
   EXPECT_TRUE(at::equal(logits, model.forward(source, target).logits)) << "looking changes the result";
   std::vector<std::string> names;
   for (const nn::LayerView& view : views.layers) names.push_back(view.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0.attn", "encoder.0.mlp", "encoder.1.attn", "encoder.1.mlp", "decoder.0.attn",
-                                             "decoder.0.cross_attn", "decoder.0.mlp", "decoder.1.attn", "decoder.1.cross_attn", "decoder.1.mlp"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"encoder.0.attn", "encoder.0.mlp", "encoder.1.attn", "encoder.1.mlp", "decoder.0.attn",
+                                      "decoder.0.cross_attn", "decoder.0.mlp", "decoder.1.attn", "decoder.1.cross_attn", "decoder.1.mlp"}));
   EXPECT_EQ(views.encoder.sizes(), (std::vector<int64_t>{10, 12}));
   EXPECT_EQ(views.decoder.sizes(), (std::vector<int64_t>{12, 12}));
   // The stream of a pre-norm decoder is the sum of what its layers added.
@@ -524,13 +523,14 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn.dropout = -1; }), {"model.ffn.dropout", "-1"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.attention.dropout = 2; }), {"model.encoder.attention.dropout", "2"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn.activation = "x"; }), {"model.ffn.activation", "'x'", "softmax_norm"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.attention.preset = "x"; }), {"model.cross.attention.preset", "'x'", "entmax15", "reluformer"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.attention.preset = "relu2", c.decoder.attention.h = "x"; }), {"model.decoder.attention.h", "'x'", "gelu"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.attention.preset = "x"; }),
+                       {"model.cross.attention.preset", "'x'", "entmax15", "reluformer"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.attention.preset = "relu2", c.decoder.attention.h = "x"; }),
+                       {"model.decoder.attention.h", "'x'", "gelu"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.decoder.attention.preset = "relu-vit", c.decoder.attention.length = "keys"; }),
                        {"model.decoder.attention.length", "visible"}));
-  EXPECT_TRUE(
-      mentions(message([](Seq2SeqConfig& c) { c.cross.attention.preset = "sparsemax", c.cross.attention.alpha = 1; }),
-               {"model.cross.attention", "sparsemax", "alpha"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.attention.preset = "sparsemax", c.cross.attention.alpha = 1; }),
+                       {"model.cross.attention", "sparsemax", "alpha"}));
 
   Seq2SeqConfig config;
   config.size = "base", config.vocabulary = 5;

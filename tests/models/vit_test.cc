@@ -161,7 +161,8 @@ std::vector<Case> cases() {
   add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
   add("gate", [](VitConfig& c) { c.attention.gate = true; });
   add("all", [](VitConfig& c) {
-    c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = true, c.gradient_checkpointing = true, c.channels = 1;
+    c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = true, c.gradient_checkpointing = true,
+    c.channels = 1;
   });
   return all;
 }
@@ -348,7 +349,8 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = -1; }), {"model.heads", "-1"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.patch = 14; }), {"model.patch 14", "model.image_size 13"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = 3; }), {"model.width 16", "model.heads 3"}));
-  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.width = 18, c.position = nn::Position::sinusoidal; }), {"sinusoidal", "multiple of 4"}));
+  EXPECT_TRUE(
+      mentions(message([](VitConfig& c) { c.width = 18, c.position = nn::Position::sinusoidal; }), {"sinusoidal", "multiple of 4"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.pool = Pool::tok, c.pool_first = true; }), {"model.pool_first", "gap"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.rep_size = -2; }), {"model.rep_size", "-2"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.dropout = 1; }), {"model.dropout", "[0, 1)"}));

@@ -98,7 +98,8 @@ TEST(AttentionConfig, ADecoderCountsVisibleKeys) {
   EXPECT_EQ(attention_options(of_preset("relu2"), "attention").attention.length_rule, kernels::LengthRule::keys);
   AttentionConfig config = of_preset("relu2");
   config.length = "keys";
-  EXPECT_TRUE(mentions(error_of([&] { attention_options(config, "model.decoder.attention", true); }), {"model.decoder.attention.length", "visible"}));
+  EXPECT_TRUE(mentions(error_of([&] { attention_options(config, "model.decoder.attention", true); }),
+                       {"model.decoder.attention.length", "visible"}));
 }
 
 TEST(AttentionConfig, OverridesKeepWhatEveryPresetHas) {
@@ -143,9 +144,7 @@ TEST(AttentionConfig, MistakesAreNamed) {
       mentions(message([](AttentionConfig& c) { c.bias = -std::numeric_limits<double>::infinity(); }), {"attention.bias", "finite"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.dropout = 1; }), {"attention.dropout", "[0, 1)"}));
   Parameters parameters;
-  EXPECT_TRUE(mentions(error_of([&] {
-                         Attention(builder_for(parameters), of_preset("softmax"), "attention", 10, 3, Attention::To::self);
-                       }),
+  EXPECT_TRUE(mentions(error_of([&] { Attention(builder_for(parameters), of_preset("softmax"), "attention", 10, 3, Attention::To::self); }),
                        {"width 10", "heads 3"}));
 }
 
@@ -224,15 +223,15 @@ TEST(DropPath, KeepsABranchWholeOrNotAtAll) {
   constexpr double rate = 0.25;
   for (const bool first : {false, true})
     for (const bool jagged : {false, true}) {
-    const Branches got = branches_of(OneBlock(noisy_block(0, rate, 0, 0), !first, first), examples, jagged);
-    const at::Tensor kept = got.noisy.abs().amax(at::IntArrayRef{1, 2}) > 0;
-    // A kept branch counts for 1 / (1 - rate) of itself; the sum with x costs a rounding of x.
-    const at::Tensor expected = got.quiet / (1 - rate) * kept.view({-1, 1, 1});
-    EXPECT_LE((got.noisy - expected).abs().max().item<double>(), 2e-6);
-    EXPECT_GT(got.quiet.abs().max().item<double>(), 0.1);
-    const double share = kept.to(at::kDouble).mean().item<double>();
-    EXPECT_NEAR(share, 1 - rate, 4 * std::sqrt(rate * (1 - rate) / examples)) << "the share that is kept, 4 deviations allowed";
-  }
+      const Branches got = branches_of(OneBlock(noisy_block(0, rate, 0, 0), !first, first), examples, jagged);
+      const at::Tensor kept = got.noisy.abs().amax(at::IntArrayRef{1, 2}) > 0;
+      // A kept branch counts for 1 / (1 - rate) of itself; the sum with x costs a rounding of x.
+      const at::Tensor expected = got.quiet / (1 - rate) * kept.view({-1, 1, 1});
+      EXPECT_LE((got.noisy - expected).abs().max().item<double>(), 2e-6);
+      EXPECT_GT(got.quiet.abs().max().item<double>(), 0.1);
+      const double share = kept.to(at::kDouble).mean().item<double>();
+      EXPECT_NEAR(share, 1 - rate, 4 * std::sqrt(rate * (1 - rate) / examples)) << "the share that is kept, 4 deviations allowed";
+    }
 }
 
 TEST(Dropout, KeepsExpectations) {

@@ -77,11 +77,10 @@ TEST(FeedForward, ErrorsNameTheShapes) {
               feed_forward(Activation::relu, leaf({2, 3}, 1), leaf({4, 3}, 2), leaf({4}, 3), leaf({3, 4}, 4), {}, {}, 1.0);
             }),
             "hinge::feed_forward: dropout must be in [0, 1), got 1");
-  EXPECT_EQ(
-      error_of([] {
-        feed_forward(Activation::relu, leaf({2, 9, 3}, 1), leaf({4, 3}, 2), leaf({4}, 3), leaf({5, 4}, 4), {}, leaf({9, 2, 5}, 5));
-      }),
-      "hinge::feed_forward: residual must have the rows of x [2, 9, 3], got [9, 2, 5]");
+  EXPECT_EQ(error_of([] {
+              feed_forward(Activation::relu, leaf({2, 9, 3}, 1), leaf({4, 3}, 2), leaf({4}, 3), leaf({5, 4}, 4), {}, leaf({9, 2, 5}, 5));
+            }),
+            "hinge::feed_forward: residual must have the rows of x [2, 9, 3], got [9, 2, 5]");
 }
 
 }  // namespace

@@ -200,7 +200,8 @@ TEST(PackedAttention, JaggedIsBatched) {
     for (size_t i = 0; i < a.size(); ++i) EXPECT_LT(largest_difference(a[i], b[i]), 1e-13) << i;
 
     jagged.attention.k_offsets = at::arange(0, (B + 1) * S, S, at::kLong);
-    const Tensor cross = packed_attention(q, kv, H, batched).out, cross_rows = packed_attention(q.flatten(0, 1), kv.flatten(0, 1), H, jagged).out;
+    const Tensor cross = packed_attention(q, kv, H, batched).out,
+                 cross_rows = packed_attention(q.flatten(0, 1), kv.flatten(0, 1), H, jagged).out;
     EXPECT_TRUE(at::equal(cross.flatten(0, 1), cross_rows));
     const auto c = torch::autograd::grad({weighted(cross)}, with_norm({q, kv}, batched.norm)),
                d = torch::autograd::grad({weighted(cross_rows)}, with_norm({q, kv}, batched.norm));
@@ -261,7 +262,9 @@ TEST(NormaliseHeads, IsTheLayerNormOfOnePart) {
 }
 
 TEST(PackedAttention, ErrorsNameTheShapes) {
-  EXPECT_EQ(error_of([] { packed_attention(leaf({4, 10}, 1), 2, {}); }),
+  EXPECT_EQ(error_of([] {
+              packed_attention(leaf({4, 10}, 1), 2, {});
+            }),
             "hinge::packed_attention: qkv must be [B, L, 3 H D] or [L, 3 H D] with H = 2, got [4, 10]");
   EXPECT_EQ(error_of([] { packed_attention(leaf({12}, 1), 2, {}); }),
             "hinge::packed_attention: qkv must have 3 dimensions, or 2 if it is jagged, got the shape [12]");
@@ -272,7 +275,9 @@ TEST(PackedAttention, ErrorsNameTheShapes) {
             "[4, 4] and [4, 6]");
   PackedAttentionOptions options;
   options.norm.q_weight = leaf({2}, 3);
-  EXPECT_EQ(error_of([&] { packed_attention(leaf({4, 12}, 1), 2, options); }),
+  EXPECT_EQ(error_of([&] {
+              packed_attention(leaf({4, 12}, 1), 2, options);
+            }),
             "hinge::packed_attention: a norm needs weight and bias for queries and for keys; q_bias is undefined");
   PackedAttentionOptions sparse;
   sparse.sparse = SparseRule::sparsemax, sparse.statistics = true;

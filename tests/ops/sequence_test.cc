@@ -1,5 +1,5 @@
-// The fused ops around attention and feed-forward layers: values against plain ATen formulas with the mask of dropout written out, gradients against differences,
-// errors.
+// The fused ops around attention and feed-forward layers: values against plain ATen formulas with the mask of dropout written out,
+// gradients against differences, errors.
 #include "hinge/ops/sequence.h"
 
 #include <ATen/ATen.h>

@@ -454,8 +454,8 @@ TEST_F(CommandTest, TranslationsAreListedAndCompared) {
   words.train.bleu_sentences = 5;
   put("words.toml", support::write_config(words));
   for (const char* preset : {"reluformer", "softmax"}) {
-    const Ended ended = hinge(
-        {"train", path("words.toml"), "--out", path(std::string("runs/") + preset), "--set", std::string("model.attention.preset=") + preset});
+    const Ended ended = hinge({"train", path("words.toml"), "--out", path(std::string("runs/") + preset), "--set",
+                               std::string("model.attention.preset=") + preset});
     ASSERT_EQ(ended.code, 0) << ended.err;
     EXPECT_TRUE(mentions(ended.err, {"training: 240 pairs", "validation: 40 pairs", "on 5 sentences", "mean of the last 2 checkpoints"}));
     EXPECT_TRUE(mentions(ended.out, {"Done: validation loss", "tokens/s"}));

@@ -33,7 +33,8 @@ inline void write_tiny_text(const std::string& folder) {
 inline TranslationTrainConfig tiny_translation(const std::string& folder, int64_t steps) {
   TranslationTrainConfig config;
   config.model.width = 32, config.model.ffn.width = 64, config.model.heads = 2, config.model.depth = 1;
-  config.model.norm = nn::NormPlacement::pre, config.model.dropout = 0.05, config.model.attention.preset = "reluformer", config.model.attention.dropout = 0.05;
+  config.model.norm = nn::NormPlacement::pre, config.model.dropout = 0.05, config.model.attention.preset = "reluformer",
+  config.model.attention.dropout = 0.05;
   config.model.max_length = 64;
   config.data.source.kind = "files", config.data.source.path = folder, config.data.source.pair = "en-de";
   config.data.corpus.longest = 60, config.data.vocabulary.size = 60;

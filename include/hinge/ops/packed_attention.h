@@ -46,7 +46,7 @@ at::Tensor attention_without_gradient(const at::Tensor& q, const at::Tensor& k, 
 
 // Applies the layer norm of each head to part `part` of packed projections [rows, parts H D], in place and without gradients: what
 // packed_attention does inside, for keys that go into a KV cache.
-void normalise_heads_(const at::Tensor& packed, int64_t parts, int64_t part, int64_t heads, const at::Tensor& weight, const at::Tensor& bias,
-                      double eps);
+void normalise_heads_(const at::Tensor& packed, int64_t parts, int64_t part, int64_t heads, const at::Tensor& weight,
+                      const at::Tensor& bias, double eps);
 
 }  // namespace hinge

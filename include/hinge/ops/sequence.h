@@ -1,6 +1,6 @@
-// What a sequence model does around attention and feed-forward layers, as fused ops with autograd: embeddings, residuals with dropout and norm, the loss.
-// CPU tensors of float32 (fast) or float64; rows of tokens [..., width]. Dropout is counter-based (kernels/dropout.h): the same seed,
-// the same mask, which backward makes again instead of keeping it. A second differentiation is not supported.
+// What a sequence model does around attention and feed-forward layers, as fused ops with autograd: embeddings, residuals with dropout and
+// norm, the loss. CPU tensors of float32 (fast) or float64; rows of tokens [..., width]. Dropout is counter-based (kernels/dropout.h): the
+// same seed, the same mask, which backward makes again instead of keeping it. A second differentiation is not supported.
 #pragma once
 
 #include <ATen/core/Tensor.h>
