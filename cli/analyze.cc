@@ -14,14 +14,13 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/trained_model.h"
-#include "cli/translation_model.h"
 #include "decode/translator.h"
 #include "eval/seq2seq_analysis.h"
 #include "experiment/heat_map.h"
 #include "experiment/svg_plot.h"
 #include "support/atomic_file.h"
+#include "tasks/translation/run_text.h"
 #include "text/corpus.h"
-#include "text/source.h"
 #include "text/unicode.h"
 
 namespace hinge::cli {
@@ -31,21 +30,11 @@ namespace fs = std::filesystem;
 using eval::LayerStatistics;
 
 struct AnalyzeOptions {
-  TranslationModelOptions model;
+  RunOptions run;
   std::string data = "valid", sentences = "64", out;
   std::vector<std::string> maps;
   bool json = false;
 };
-
-text::ParallelText read_data(const std::string& given, const train::TranslationTrainConfig& config) {
-  if (const std::optional<text::Part> part = text::part_of(given)) return text::read_text(config.data.source, *part);
-  const size_t comma = given.find(',');
-  if (comma == std::string::npos)
-    throw UsageError(
-        fmt::format("--data '{}' is not known: give train, valid or test of the run's text, or two files: SOURCE,TARGET", given));
-  const text::TextSource& source = config.data.source;
-  return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {text::parse_on_error(source.on_error), source.longest});
-}
 
 // One column of the table and one plot.
 struct Measure {
@@ -163,9 +152,9 @@ decode::Source encode_map(const decode::Translator& translator, const std::strin
 }
 
 // The maps of one sentence and its translation by the model.
-std::string write_maps(const train::LoadedTranslation& loaded, const decode::Translator& translator, const decode::Source& source,
+std::string write_maps(const translation::TrainedModel& trained, const decode::Translator& translator, const decode::Source& source,
                        size_t number, Folder& folder) {
-  const text::Vocabulary& vocabulary = loaded.vocabulary;
+  const text::Vocabulary& vocabulary = trained.vocabulary;
   const decode::Translation translation = translator.translate({source}).at(0).at(0);
   eval::ModelPair pair{{source.begin(), source.end()}, {vocabulary.bos()}};
   pair.target.insert(pair.target.end(), translation.ids.begin(), translation.ids.end());
@@ -175,7 +164,7 @@ std::string write_maps(const train::LoadedTranslation& loaded, const decode::Tra
   for (const int64_t id : pair.target) reads.push_back(vocabulary.piece(static_cast<int32_t>(id)));
   written.assign(reads.begin() + 1, reads.end());
   written.push_back(vocabulary.piece(vocabulary.eos()));
-  for (const eval::AttentionMap& map : eval::attention_maps(*loaded.model, pair)) {
+  for (const eval::AttentionMap& map : eval::attention_maps(*trained.model, pair)) {
     const bool cross = map.reads_source && !map.read_by_source;
     const at::Tensor weights = map.weights.contiguous();
     const double* values = weights.data_ptr<double>();
@@ -196,28 +185,28 @@ std::string write_maps(const train::LoadedTranslation& loaded, const decode::Tra
 
 int run_analyze(const AnalyzeOptions& options) {
   const int64_t sentences = parse_whole("--sentences", options.sentences, 1, 1000000);
-  const train::LoadedTranslation loaded = open_translation(options.model);
-  const decode::Translator translator(*loaded.model, loaded.vocabulary, {});
+  const translation::TrainedModel trained = open_translation(options.run, "hinge analyze");
+  const decode::Translator translator(*trained.model, trained.vocabulary, {});
   std::vector<decode::Source> maps;
   for (const std::string& sentence : options.maps) maps.push_back(encode_map(translator, sentence));
-  const text::Corpus corpus(read_data(options.data, loaded.config), loaded.vocabulary, loaded.config.data.corpus);
+  const text::Corpus corpus(translation::read_part_or_files("--data", options.data, trained.config), trained.vocabulary, trained.config.data.corpus);
   const std::vector<eval::ModelPair> pairs = eval::sample_pairs(corpus, sentences);
 
-  fs::path run = fs::path(options.model.run).lexically_normal();
+  fs::path run = fs::path(options.run.run).lexically_normal();
   if (!run.has_filename()) run = run.parent_path();
   Folder folder(options.out.empty() ? fs::path("analysis-" + run.filename().string()) : fs::path(options.out));
-  const std::vector<LayerStatistics> layers = eval::analyze_layers(*loaded.model, pairs);
+  const std::vector<LayerStatistics> layers = eval::analyze_layers(*trained.model, pairs);
   const std::string subtitle =
-      fmt::format("{}, step {}, {} {} of {}", run.filename().string(), loaded.checkpoint.step, pairs.size(),
-                  loaded.config.data.corpus.document_tokens > 0 ? "parts of documents" : "sentences", options.data);
+      fmt::format("{}, step {}, {} {} of {}", run.filename().string(), trained.weights.checkpoint.step, pairs.size(),
+                  trained.config.data.corpus.document_tokens > 0 ? "parts of documents" : "sentences", options.data);
   for (const Measure& measure : kMeasures) folder.write(std::string(measure.file) + ".svg", measure_plot(measure, layers, subtitle));
   folder.write("top-shares.svg", share_plot(layers, subtitle));
-  nlohmann::json json = {{"run", options.model.run},       {"step", loaded.checkpoint.step}, {"averaged", loaded.averaged},
+  nlohmann::json json = {{"run", options.run.run},       {"step", trained.weights.checkpoint.step}, {"averaged", trained.weights.averaged},
                          {"data", options.data},           {"sentences", pairs.size()},      {"layers", nlohmann::json::array()},
                          {"maps", nlohmann::json::array()}};
   for (const LayerStatistics& layer : layers) json["layers"].push_back(to_json(layer));
   for (size_t i = 0; i < maps.size(); ++i)
-    json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(loaded, translator, maps[i], i + 1, folder)}});
+    json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(trained, translator, maps[i], i + 1, folder)}});
   folder.write("analysis.json", json_text(json));
 
   if (options.json) {
@@ -240,7 +229,7 @@ void add_analyze(Command parent) {
   auto options = std::make_shared<AnalyzeOptions>();
   Command command =
       parent.subcommand("analyze", "Show what the layers of a trained translation model do: numbers, plots, maps of attention");
-  add_translation_model(command, options->model);
+  add_run(command, options->run);
   command.option("--data", options->data, "TEXT",
                  "train, valid or test of the run's own text, or two files SOURCE,TARGET (default: valid)");
   command.option("--sentences", options->sentences, "N", "Look at N sentences, evenly spread over the text (default: 64)");

@@ -35,11 +35,14 @@ std::vector<std::string> parse_list(const std::string& option, const std::string
   return items;
 }
 
+void require_word(const std::string& option, const std::string& text, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), text) == known.end())
+    throw UsageError(fmt::format("{} '{}' is unknown.{} Allowed: {}", option, text, suggestion(text, known), fmt::join(known, ", ")));
+}
+
 std::vector<std::string> parse_words(const std::string& option, const std::string& text, const std::vector<std::string>& known) {
   const std::vector<std::string> items = parse_list(option, text);
-  for (const std::string& item : items)
-    if (std::find(known.begin(), known.end(), item) == known.end())
-      throw UsageError(fmt::format("{} '{}' is unknown.{} Allowed: {}", option, item, suggestion(item, known), fmt::join(known, ", ")));
+  for (const std::string& item : items) require_word(option, item, known);
   return items;
 }
 

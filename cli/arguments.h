@@ -35,7 +35,19 @@ int64_t parse_whole(const std::string& option, const std::string& text, int64_t 
 // Items separated by commas. Empty items and items given twice are errors.
 std::vector<std::string> parse_list(const std::string& option, const std::string& text);
 
-// The same, out of `known`.
+// A word out of `known`, and a list of them.
+void require_word(const std::string& option, const std::string& text, const std::vector<std::string>& known);
 std::vector<std::string> parse_words(const std::string& option, const std::string& text, const std::vector<std::string>& known);
+
+// The value of an enum by its word in config_words, the table that configs use, too.
+template <class Enum> Enum parse_word(const std::string& option, const std::string& text) {
+  std::vector<std::string> known;
+  for (const auto& [word, value] : config_words(Enum())) {
+    if (word == text) return value;
+    known.push_back(word);
+  }
+  require_word(option, text, known);
+  return Enum();
+}
 
 }  // namespace hinge::cli

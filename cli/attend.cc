@@ -8,35 +8,35 @@
 #include "cli/commands.h"
 #include "cli/trained_model.h"
 #include "data/codec.h"
-#include "eval/attention_maps.h"
-#include "eval/model_input.h"
 #include "support/atomic_file.h"
+#include "tasks/vision/attention_maps.h"
+#include "tasks/vision/model_input.h"
 
 namespace hinge::cli {
 namespace {
 
 struct AttendOptions {
-  ModelOptions model;
+  RunOptions run;
   std::string image, out;
   bool json = false;
 };
 
-nlohmann::json to_json(const eval::AttentionNumbers& numbers) {
+nlohmann::json to_json(const vision::AttentionNumbers& numbers) {
   return {
       {"mass", numbers.mass}, {"entropy", numbers.entropy}, {"zero_share", numbers.zero_share}, {"skipped_share", numbers.skipped_share}};
 }
 
-void print(const std::string& name, const eval::AttentionNumbers& numbers) {
+void print(const std::string& name, const vision::AttentionNumbers& numbers) {
   fmt::print("{:>5}  {:>7.4f}  {:>7.3f}  {:>6.1f}%  {:>6.1f}%\n", name, numbers.mass, numbers.entropy, 100 * numbers.zero_share,
              100 * numbers.skipped_share);
 }
 
 int attend(const AttendOptions& options) {
   namespace fs = std::filesystem;
-  const train::LoadedVit loaded = open_model(options.model);
-  const eval::ModelInput input = eval::model_input(loaded.config, data::read_image(options.image));
-  const eval::AttentionMaps maps = eval::attention_maps(*loaded.model, input.pixels);
-  const int64_t patch = *loaded.model->config().patch;
+  const vision::TrainedModel trained = open_vision(options.run, "hinge attend");
+  const vision::ModelInput input = vision::model_input(trained.config, data::read_image(options.image));
+  const vision::AttentionMaps maps = vision::attention_maps(*trained.model, input.pixels);
+  const int64_t patch = *trained.model->config().patch;
 
   const fs::path folder = options.out.empty() ? fs::path("attention-" + fs::path(options.image).stem().string()) : fs::path(options.out);
   std::error_code failure;
@@ -46,18 +46,18 @@ int attend(const AttendOptions& options) {
   std::vector<std::string> files;
   const auto write = [&](const std::string& name, const data::Image& picture) {
     files.push_back((folder / name).string());
-    support::AtomicFile(files.back()).commit(eval::png_of(picture));
+    support::AtomicFile(files.back()).commit(vision::png_of(picture));
   };
-  write("overview.png", eval::overview(input.image, maps, patch));
-  write("heads.png", eval::head_overview(input.image, maps, patch));
+  write("overview.png", vision::overview(input.image, maps, patch));
+  write("heads.png", vision::head_overview(input.image, maps, patch));
   for (size_t i = 0; i < maps.layers.size(); ++i)
-    write(fmt::format("layer-{:02}.png", i), eval::overlay(input.image, maps.layers[i].map, patch));
-  write("rollout.png", eval::overlay(input.image, maps.rollout, patch));
+    write(fmt::format("layer-{:02}.png", i), vision::overlay(input.image, maps.layers[i].map, patch));
+  write("rollout.png", vision::overlay(input.image, maps.rollout, patch));
 
-  const eval::AttentionNumbers all = eval::mean_of_layers(maps);
+  const vision::AttentionNumbers all = vision::mean_of_layers(maps);
   if (options.json) {
     nlohmann::json layers = nlohmann::json::array();
-    for (const eval::LayerAttention& layer : maps.layers) layers.push_back(to_json(layer));
+    for (const vision::LayerAttention& layer : maps.layers) layers.push_back(to_json(layer));
     fmt::print("{}", json_text({{"image", options.image}, {"layers", layers}, {"all", to_json(all)}, {"files", files}}));
     return 0;
   }
@@ -75,7 +75,7 @@ int attend(const AttendOptions& options) {
 void add_attend(Command parent) {
   auto options = std::make_shared<AttendOptions>();
   Command command = parent.subcommand("attend", "Draw where a trained model looks in a picture");
-  add_model(command, options->model);
+  add_run(command, options->run);
   command.option("image", options->image, "IMAGE", "A JPEG or PNG file").required();
   command.option("--out", options->out, "FOLDER", "Folder for the pictures (default: attention-IMAGE)");
   command.flag("--json", options->json, "Print the numbers as JSON instead of a table");

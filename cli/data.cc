@@ -18,14 +18,7 @@
 #include "data/check.h"
 #include "data/error.h"
 #include "data/source.h"
-#include "support/atomic_file.h"
-#include "support/config.h"
-#include "text/corpus.h"
-#include "text/source.h"
-#include "train/run_folder.h"
-#include "train/task_kind.h"
-#include "train/translation_config.h"
-#include "train/translation_run.h"
+#include "tasks/task.h"
 
 namespace hinge::cli {
 namespace {
@@ -129,90 +122,33 @@ int check(const DataOptions& options) {
   return bad > 0 ? 1 : 0;
 }
 
-struct ExportOptions {
-  std::string from, split = "test", out;
-  std::vector<std::string> set;
-};
-
-text::Part parse_part(const std::string& split) {
-  if (const std::optional<text::Part> part = text::part_of(split)) return *part;
-  throw UsageError(fmt::format("--split '{}' is unknown.{} Allowed: {}", split, suggestion(split, text::part_names()),
-                               fmt::join(text::part_names(), ", ")));
+const tasks::Task& exported_task(const std::string& from) {
+  if (std::filesystem::is_directory(from)) return tasks::of_run(from);
+  return tasks::of_config(from);
 }
 
-train::TranslationTrainConfig read_text_config(const ExportOptions& options) {
-  const std::string& from = options.from;
-  if (!train::is_run(from) && std::filesystem::is_directory(from))
-    throw std::runtime_error(from + " is not a run: it holds no config.toml (hinge train makes runs)");
-  const std::string file = train::is_run(from) ? train::config_path(from) : from;
-  if (train::task_of_config(file) != train::TaskKind::translation)
-    throw std::runtime_error(from + " is of images; hinge data export takes the config or the run of a translation");
-  train::TranslationTrainConfig config;
-  support::read_config(config, file);
-  for (const std::string& assignment : options.set) support::override_config(config, assignment);
-  return config;
-}
-
-void require_absent(const std::string& path) {
-  if (std::filesystem::exists(std::filesystem::symlink_status(path)))
-    throw std::runtime_error(fmt::format("'{}' is there already: remove it, or choose another name by --out", path));
-}
-
-// Catalogues are split anew each time. The parts are those of the training if the messages and the config are; if not, it is said.
-void compare_with_training(const std::string& run, const train::TranslationTrainConfig& config, bool changed,
-                           const text::Vocabulary& vocabulary) {
-  if (config.data.source.kind != "catalogues") return;
-  if (changed) {
-    fmt::print(stderr, "with --set the split may be another than that of the training: {} may have been trained on some of these pairs\n",
-               run);
-    return;
+int export_split(const tasks::ExportRequest& request) {
+  const tasks::Task& task = exported_task(request.from);
+  if (!task.export_data) {
+    std::vector<std::string> able;
+    for (const tasks::Task* other : tasks::all())
+      if (other->export_data) able.push_back(other->name);
+    throw std::runtime_error(fmt::format("'{}' is of the task {}, which has no data to export; hinge data export takes a config or a run of {}",
+                                         request.from, task.name, fmt::join(able, " or ")));
   }
-  const train::CheckpointSearch search = train::latest_checkpoint(run);
-  if (!search.found || !search.found->state.contains("text")) return;
-  if (search.found->state.contains("text_has_changed")) {
-    fmt::print(stderr, "the catalogues have changed while {} was trained: it may have been trained on some of these pairs\n", run);
-    return;
-  }
-  const text::Corpus now(text::read_text(config.data.source, text::Part::train), vocabulary, config.data.corpus);
-  if (search.found->state["text"] == nlohmann::json({now.size(), now.source_tokens(), now.target_tokens()})) return;
-  fmt::print(stderr,
-             "the catalogues that are there now are not those that {} was trained on: it may have been trained on some of these pairs\n",
-             run);
-}
-
-int export_split(const ExportOptions& options) {
-  const text::Part part = parse_part(options.split);
-  const train::TranslationTrainConfig config = read_text_config(options);
-  const text::LanguagePair languages = text::parse_language_pair(config.data.source.pair);
-  const std::string source = options.out + "." + languages.source, target = options.out + "." + languages.target;
-  if (!std::filesystem::path(options.out).has_filename())
-    throw UsageError(fmt::format("--out '{}' is no beginning of a file's name", options.out));
-  require_absent(source), require_absent(target);
-  for (const std::string& path : {source, target}) support::AtomicFile{path};  // one that cannot be written fails here, before the work
-  text::ParallelText pairs = text::read_text(config.data.source, part);
-  if (!pairs.skipped.empty())
-    fmt::print(stderr, "left out of {}: {}\n", config.data.source.kind == "catalogues" ? "all splits" : options.split,
-               text::describe(pairs.skipped));
-  if (train::is_run(options.from)) {
-    const text::Vocabulary vocabulary = text::Vocabulary::load(train::vocabulary_path(options.from));
-    compare_with_training(options.from, config, !options.set.empty(), vocabulary);
-    const int64_t longer = text::leave_out_long_sources(pairs, vocabulary, config.model.max_length);
-    if (longer > 0) fmt::print(stderr, "left out of {}: {} longer than the model reads\n", options.split, longer);
-  }
-  if (pairs.documents.empty()) throw std::runtime_error("no pair is left to write");
-  text::write_parallel(pairs, source, target, config.data.corpus.document_tokens > 0);
-  fmt::print("{} pairs of {} documents: {} {}\n", pairs.pairs(), pairs.documents.size(), source, target);
+  fmt::print("{}\n", task.export_data(request));
   return 0;
 }
 
 void add_export(Command parent) {
   Command command = parent.subcommand("export", "Write a split of a translation's text as two plain files, one sentence a line");
-  auto options = std::make_shared<ExportOptions>();
+  auto options = std::make_shared<tasks::ExportRequest>();
+  options->split = "test";
   const char *what = "What to write", *output = "Output";
   command.option("from", options->from, "CONFIG|RUN", "A translation config, or a run: its split is the one it was trained with")
       .required();
   command.option("--split", options->split, "NAME", "train, valid or test (default: test)").group(what);
-  command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set data.path=FOLDER").group(what).one_at_a_time();
+  command.option("--set", options->changes, "KEY=VALUE", "Change a key of the config, e.g. --set data.path=FOLDER").group(what).one_at_a_time();
   command.option("--out", options->out, "PREFIX", "The files are PREFIX.LANGUAGE, such as PREFIX.en and PREFIX.de")
       .group(output)
       .required();

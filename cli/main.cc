@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "ops/error_text.h"
 #include "ops/tensor_memory.h"
+#include "tasks/task.h"
 
 namespace hinge::cli {
 namespace {
@@ -52,10 +53,13 @@ int parse_and_run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace hinge::cli;
+  using hinge::tasks::RequestError;
   try {
     hinge::keep_tensor_memory();
     return parse_and_run(argc, argv);
   } catch (const UsageError& error) {
+    return fail(kUsage, error.what());
+  } catch (const RequestError& error) {
     return fail(kUsage, error.what());
   } catch (const std::bad_alloc&) {
     return fail(kFailed, "not enough memory: choose a smaller problem");

@@ -10,14 +10,15 @@
 #include "cli/commands.h"
 #include "cli/trained_model.h"
 #include "eval/fewshot.h"
-#include "eval/model_input.h"
 #include "support/progress.h"
+#include "tasks/vision/evaluate_run.h"
+#include "tasks/vision/model_input.h"
 
 namespace hinge::cli {
 namespace {
 
 struct ProbeOptions {
-  ModelOptions model;
+  RunOptions run;
   std::vector<std::string> data, shots = {"1", "5", "10", "25"};
   std::string seeds = "3", pp, splits;
   bool json = false;
@@ -61,13 +62,13 @@ data::Pipeline parse_preprocessing(const std::string& text) {
   }
 }
 
-Probed probe(const train::LoadedVit& loaded, const std::string& data, const std::optional<Splits>& splits, const data::Pipeline& pipeline,
+Probed probe(const vision::TrainedModel& trained, const std::string& data, const std::optional<Splits>& splits, const data::Pipeline& pipeline,
              eval::FewshotOptions how) {
-  const train::DataConfig config = parse_data("--data", data, loaded.config.data);
+  const vision::DataConfig config = vision::other_data(data, trained.config.data);
   Probed probed{data, {}, {}, 0, 0, {}};
-  std::tie(probed.support, probed.test) = splits ? *splits : usual_splits(data, train::source_of(config, "train"));
+  std::tie(probed.support, probed.test) = splits ? *splits : usual_splits(data, vision::source_of(config, "train"));
   const auto open = [&](const std::string& split) {
-    return eval::with_channels(data::open_images(train::source_of(config, split)), loaded.config.model.channels);
+    return vision::with_channels(data::open_images(vision::source_of(config, split)), trained.config.model.channels);
   };
   const std::shared_ptr<const data::ImageSet> support = open(probed.support), test = open(probed.test);
   probed.classes = static_cast<int64_t>(support->classes().size());
@@ -77,7 +78,7 @@ Probed probe(const train::LoadedVit& loaded, const std::string& data, const std:
     if (!progress) progress = std::make_unique<support::Progress>(data, total);
     progress->update(done, {});
   };
-  probed.results = eval::fewshot(*loaded.model, support, test, pipeline, how);
+  probed.results = eval::fewshot(*trained.model, support, test, pipeline, how);
   return probed;
 }
 
@@ -137,11 +138,11 @@ int run_probe(const ProbeOptions& options) {
   if (!options.splits.empty()) splits = parse_splits(options.splits);
   std::optional<data::Pipeline> pipeline;
   if (!options.pp.empty()) pipeline = parse_preprocessing(options.pp);
-  const train::LoadedVit loaded = open_model(options.model);
-  if (!pipeline) pipeline = eval::probe_pipeline(loaded.config);
-  how.threads = static_cast<int>(std::max<int64_t>(1, loaded.config.data.threads));
+  const vision::TrainedModel trained = open_vision(options.run, "hinge probe");
+  if (!pipeline) pipeline = vision::probe_pipeline(trained.config);
+  how.threads = static_cast<int>(std::max<int64_t>(1, trained.config.data.threads));
   std::vector<Probed> all;
-  for (const std::string& data : options.data) all.push_back(probe(loaded, data, splits, *pipeline, how));
+  for (const std::string& data : options.data) all.push_back(probe(trained, data, splits, *pipeline, how));
   if (options.json)
     fmt::print("{}", json_text(to_json(all, pipeline->text())));
   else
@@ -154,7 +155,7 @@ int run_probe(const ProbeOptions& options) {
 void add_probe(Command parent) {
   auto options = std::make_shared<ProbeOptions>();
   Command command = parent.subcommand("probe", "Few-shot linear probes on a trained model's features");
-  add_model(command, options->model);
+  add_run(command, options->run);
   command.option("--data", options->data, "FORMAT[:FOLDER]", "Sets of images, e.g. cifar100:FOLDER fashion-mnist folder:FOLDER").required();
   command.option("--shots", options->shots, "LIST", "Examples of each class (default: 1,5,10,25)").split_at_commas();
   command.option("--splits", options->splits, "TRAIN,TEST",

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "experiment/translation_report.h"
-#include "experiment/vit_report.h"
+#include "experiment/html_report.h"
 #include "support/atomic_file.h"
-#include "train/task_kind.h"
+#include "tasks/task.h"
 
 namespace hinge::cli {
 namespace {
@@ -21,18 +20,6 @@ struct ReportOptions {
   std::string out = "report.html", title;
 };
 
-// Runs of one kind are compared: accuracies and losses of text do not belong into one chart.
-experiment::Report compared(std::vector<experiment::RunSummary> runs, const std::string& title) {
-  const train::TaskKind kind = train::task_of(runs.front().config);
-  for (const experiment::RunSummary& run : runs)
-    if (train::task_of(run.config) != kind)
-      throw std::runtime_error(fmt::format("'{}' and '{}' train different things, images and translations: give runs of one kind",
-                                           runs.front().folder, run.folder));
-  if (kind == train::TaskKind::translation)
-    return experiment::translation_report(std::move(runs), title.empty() ? "Translation models compared" : title);
-  return experiment::vit_report(std::move(runs), title.empty() ? "Vision transformers compared" : title);
-}
-
 int report(const ReportOptions& options) {
   std::vector<experiment::RunSummary> runs;
   for (const std::string& folder : options.runs) {
@@ -41,7 +28,7 @@ int report(const ReportOptions& options) {
     std::move(found.begin(), found.end(), std::back_inserter(runs));
   }
   support::AtomicFile file(options.out);
-  file.commit(experiment::render_html(compared(std::move(runs), options.title)));
+  file.commit(experiment::render_html(tasks::compare(std::move(runs), options.title)));
   fmt::print("The report: {}\n", options.out);
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "tasks/task.h"
 
 namespace hinge::cli {
 namespace {
@@ -28,7 +29,7 @@ int list_runs(const std::string& given) {
     fmt::print("No runs in {}: 'hinge train CONFIG' makes them under runs.\n", folder);
     return 0;
   }
-  fmt::print("{}", experiment::table_text(experiment::run_table(runs)));
+  fmt::print("{}", experiment::table_text(experiment::run_table(runs, tasks::score_format)));
   for (const experiment::RunSummary& run : runs) {
     if (!run.status.message.empty()) fmt::print("{}: {}\n", run.name, run.status.message);
     for (const std::string& problem : run.problems) fmt::print(stderr, "{}: {}\n", run.name, problem);

@@ -1,25 +1,20 @@
 // hinge train: trains the model that a config describes, or goes on with a run.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "decode/translator.h"
-#include "support/config.h"
 #include "support/progress.h"
+#include "tasks/task.h"
 #include "train/run_folder.h"
-#include "train/task_kind.h"
-#include "train/trainer.h"
-#include "train/translation_trainer.h"
-#include "train/vit_trainer.h"
 
 namespace hinge::cli {
 namespace {
@@ -38,64 +33,44 @@ std::string default_folder(const std::string& config) {
   return "runs/" + std::filesystem::path(config).stem().string() + "-" + time;
 }
 
-// The config of a file with the changes of --set.
-template <class Config> Config read_config(const TrainOptions& options) {
-  Config config;
-  support::read_config(config, options.config);
-  train::change_config(config, options.set);
-  return config;
+std::string task_names() {
+  std::vector<std::string> names;
+  for (const tasks::Task* task : tasks::all()) names.push_back(task->name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The keys of a file's config with its values, or, of a task, with their
-// defaults; without either, of all tasks.
+// The keys of a file's config with its values, or, of a task, with their defaults; without either, of all tasks.
 int help_config(const TrainOptions& options) {
-  bool any = false;
-  const auto describe = [&](train::TaskKind kind, const auto& defaults) {
-    using Config = std::decay_t<decltype(defaults)>;
-    for (const auto& [word, of_word] : config_words(kind)) {
-      if (of_word != kind) continue;
-      const bool named = options.config == word, is_file = std::filesystem::exists(options.config);
-      if (!options.config.empty() && !named && (!is_file || train::task_of_config(options.config) != kind)) continue;
-      if (options.config.empty()) fmt::print("{}# task = \"{}\"\n", any ? "\n" : "", word);
-      fmt::print("{}", support::describe_config(options.config.empty() || named ? defaults : read_config<Config>(options)));
-      any = true;
+  if (options.config.empty()) {
+    for (const tasks::Task* task : tasks::all())
+      fmt::print("{}# task = \"{}\"\n{}", task == tasks::all().front() ? "" : "\n", task->name, task->describe_config({}));
+    return 0;
+  }
+  for (const tasks::Task* task : tasks::all())
+    if (options.config == task->name) {
+      fmt::print("{}", task->describe_config({}));
+      return 0;
     }
-  };
-  describe(train::TaskKind::vit, train::VitTrainConfig{});
-  describe(train::TaskKind::translation, train::TranslationTrainConfig{});
-  if (!any)
-    throw UsageError(
-        fmt::format("--help-config takes a config or a task (vit, "
-                    "translation), but '{}' is neither",
-                    options.config));
+  if (!std::filesystem::exists(options.config))
+    throw UsageError(fmt::format("--help-config takes a config or a task ({}), but '{}' is neither", task_names(), options.config));
+  fmt::print("{}", tasks::of_config(options.config).describe_config(tasks::ConfigSource{options.config, options.set}));
   return 0;
 }
 
 train::TrainResult begin(const TrainOptions& options, const std::string& folder) {
   train::require_new_run(folder);
-  if (train::task_of_config(options.config) == train::TaskKind::translation) {
-    const auto config = read_config<train::TranslationTrainConfig>(options);
-    fmt::print(stderr, "Training into {}\n", folder);
-    return train::train_translation(config, folder, stop_asked(), support::ProgressOutput::standard_error(), decode::greedy_bleu);
-  }
-  const auto config = read_config<train::VitTrainConfig>(options);
-  fmt::print(stderr, "Training into {}\n", folder);
-  return train::train_vit(config, folder, stop_asked());
+  return tasks::of_config(options.config)
+      .train({options.config, options.set}, folder, stop_asked(), support::ProgressOutput::standard_error());
 }
 
-train::TrainResult go_on(const std::string& folder, const std::vector<std::string>& changes) {
-  if (!train::is_run(folder)) throw std::runtime_error(folder + " is not a run: it holds no config.toml");
-  if (train::task_of_config(train::config_path(folder)) == train::TaskKind::translation)
-    return train::resume_translation(folder, stop_asked(), support::ProgressOutput::standard_error(), decode::greedy_bleu, changes);
-  return train::resume_vit(folder, stop_asked(), support::ProgressOutput::standard_error(), changes);
+train::TrainResult go_on(const std::string& run, const std::vector<std::string>& changes) {
+  return tasks::of_run(run).resume(run, changes, stop_asked(), support::ProgressOutput::standard_error());
 }
 
 int train(const TrainOptions& options) {
   if (options.help_config) return help_config(options);
   if (options.config.empty() == options.resume.empty())
-    throw UsageError(
-        "hinge train takes a config (configs/vit/fashion.toml) or "
-        "--resume RUN, and only one of them");
+    throw UsageError("hinge train takes a config (configs/vit/fashion.toml) or --resume RUN, and only one of them");
   if (!options.resume.empty() && !options.out.empty()) throw UsageError("--resume goes on in the folder of the run: it takes no --out");
   stop_when_asked("stopping, and saving what is done");
 
@@ -127,8 +102,7 @@ void add_train(Command parent) {
   command.option("--out", options->out, "FOLDER", "Folder of the new run (default: runs/CONFIG-TIME)");
   command.option("--resume", options->resume, "RUN", "Go on with the run in this folder, from its last checkpoint");
   command.flag("--help-config", options->help_config,
-               "List all keys of CONFIG, or of a task (vit, translation) with "
-               "their defaults, and exit");
+               fmt::format("List all keys of CONFIG, or of a task ({}) with their defaults, and exit", task_names()));
   command.run([options] { return train(*options); });
 }
 

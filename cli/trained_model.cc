@@ -1,45 +1,52 @@
 #include "cli/trained_model.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments.h"
 #include "data/files.h"
+#include "tasks/task.h"
+#include "train/trainer.h"
 
 namespace hinge::cli {
+namespace {
 
-void add_model(Command command, ModelOptions& options) {
+template <class Load> auto open(const RunOptions& options, const std::string& task, const std::string& command, const Load& load) {
+  const train::Which which = which_weights(options);
+  tasks::require_task(options.run, task, command);
+  set_threads(options);
+  auto trained = load(options.run, which);
+  tell_skipped(trained.weights);
+  return trained;
+}
+
+}  // namespace
+
+void add_run(Command command, RunOptions& options) {
   command.option("run", options.run, "RUN", "Folder of a run that hinge train or hinge weights import has made").required();
-  command.option("--checkpoint", options.checkpoint, "WHICH", "Which checkpoint: best or latest (default: best)");
+  command.option("--checkpoint", options.checkpoint, "WHICH",
+                 "Which weights: best (by the score of the evaluations), latest, or averaged over the last checkpoints (default: best)");
+  command.option("--threads", options.threads, "N", "Threads (default: OMP_NUM_THREADS, else one for every core)");
 }
 
-train::LoadedVit open_model(const ModelOptions& options) {
-  if (options.checkpoint != "best" && options.checkpoint != "latest")
-    throw UsageError(fmt::format("--checkpoint '{}' is unknown. Allowed: best, latest", options.checkpoint));
-  std::vector<std::string> notes;
-  train::LoadedVit loaded = train::load_vit(options.run, options.checkpoint == "best" ? train::Which::best : train::Which::latest, &notes);
-  for (const std::string& note : notes) fmt::print(stderr, "passing over a checkpoint: {}\n", note);
-  const int64_t threads = loaded.config.train.threads;
-  at::set_num_threads(static_cast<int>(threads > 0 ? threads : omp_get_num_procs()));
-  return loaded;
+train::Which which_weights(const RunOptions& options) { return parse_word<train::Which>("--checkpoint", options.checkpoint); }
+
+void set_threads(const RunOptions& options) {
+  train::use_threads(options.threads.empty() ? 0 : parse_whole("--threads", options.threads, 1, 1024));
 }
 
-train::DataConfig parse_data(const std::string& option, const std::string& text, const train::DataConfig& of_run) {
-  train::DataConfig config = of_run;
-  const size_t colon = text.find(':');
-  config.format = text.substr(0, colon);
-  config.path = colon == std::string::npos ? "" : text.substr(colon + 1);
-  config.label_map.clear();
-  const std::vector<std::string>& known = data::formats();
-  if (std::find(known.begin(), known.end(), config.format) == known.end())
-    throw UsageError(fmt::format("{} '{}': the format '{}' is unknown.{} Write FORMAT or FORMAT:FOLDER; formats: {}", option, text,
-                                 config.format, suggestion(config.format, known), fmt::join(known, ", ")));
-  return config;
+void tell_skipped(const train::ChosenWeights& weights) {
+  for (const std::string& skipped : weights.skipped) fmt::print(stderr, "passing over a checkpoint: {}\n", skipped);
+}
+
+vision::TrainedModel open_vision(const RunOptions& options, const std::string& command) {
+  return open(options, "vision", command, vision::load);
+}
+
+translation::TrainedModel open_translation(const RunOptions& options, const std::string& command) {
+  return open(options, "translation", command, translation::load);
 }
 
 std::vector<std::string> read_names(const std::string& path) {

@@ -6,24 +6,29 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "data/source.h"
-#include "train/vit_run.h"
+#include "tasks/translation/trained_model.h"
+#include "tasks/vision/trained_model.h"
+#include "train/run_folder.h"
 
 namespace hinge::cli {
 
-struct ModelOptions {
-  std::string run, checkpoint = "best";
+struct RunOptions {
+  std::string run, checkpoint = "best", threads;
 };
-// The arguments RUN and --checkpoint.
-void add_model(Command command, ModelOptions& options);
+// The arguments RUN, --checkpoint and --threads.
+void add_run(Command command, RunOptions& options);
 
-// The model; says on standard error which checkpoints had to be passed over. Sets the number of threads to the run's.
-train::LoadedVit open_model(const ModelOptions& options);
+// Each of these does a part of what the open functions below do.
+train::Which which_weights(const RunOptions& options);
+void set_threads(const RunOptions& options);
+void tell_skipped(const train::ChosenWeights& weights);  // on standard error
 
-// "format" or "format:path", with the other keys of the run's data.
-train::DataConfig parse_data(const std::string& option, const std::string& text, const train::DataConfig& of_run);
+// The model of a run, for a command ("hinge predict") that takes runs of this task. Says which checkpoints had to be passed over, and sets
+// the number of threads.
+vision::TrainedModel open_vision(const RunOptions& options, const std::string& command);
+translation::TrainedModel open_translation(const RunOptions& options, const std::string& command);
 
-// The names in a file, one a line; empty lines do not count.
+// The names in a file, one per line; empty lines do not count.
 std::vector<std::string> read_names(const std::string& path);
 
 std::string json_text(const nlohmann::json& json);

@@ -20,7 +20,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "cli/translation_model.h"
+#include "cli/trained_model.h"
 #include "decode/documents.h"
 #include "decode/po_translation.h"
 #include "decode/translator.h"
@@ -35,7 +35,7 @@ namespace hinge::cli {
 namespace {
 
 struct TranslateOptions {
-  TranslationModelOptions model;
+  RunOptions model;
   std::vector<std::string> files;
   std::string beam = "4", n_best, length_penalty = "0.6", patience = "1", max_length = "1.5,20", batch = "1024";
   std::string po, out;
@@ -199,7 +199,7 @@ void translate_lines(const decode::Translator& translator, const Input& input, b
 }
 
 // A part of a document is translated as one: its translation stands in the place of its first line, the other lines are empty.
-void translate_documents(const decode::Translator& translator, const train::LoadedTranslation& loaded, const Input& input, bool several,
+void translate_documents(const decode::Translator& translator, const translation::TrainedModel& loaded, const Input& input, bool several,
                          Output& output) {
   const std::vector<std::string_view>& lines = input.lines();
   std::vector<int64_t> tokens;
@@ -245,9 +245,9 @@ std::optional<decode::Source> typed_source(const decode::Translator& translator,
   }
 }
 
-void translate_prompt(const decode::Translator& translator, const train::LoadedTranslation& loaded, const std::string& run, bool several) {
+void translate_prompt(const decode::Translator& translator, const translation::TrainedModel& loaded, const std::string& run, bool several) {
   fmt::print(stderr, "{} ({}), step {}. A line is translated when it ends; Ctrl-D leaves.\n", run, loaded.config.data.source.pair,
-             loaded.checkpoint.step);
+             loaded.weights.checkpoint.step);
   const bool prompts = ::isatty(STDERR_FILENO) != 0;
   const auto ask = [&] {
     if (prompts) fmt::print(stderr, "> ");
@@ -339,7 +339,7 @@ void warn_of_msgfmt(const text::PoFile& file, const std::string& name) {
   if (file.has_byte_order_mark()) fmt::print(stderr, "{} begins with a byte order mark, and msgfmt will not accept it: remove it\n", name);
 }
 
-void translate_po(const decode::Translator& translator, const train::LoadedTranslation& loaded, const TranslateOptions& options) {
+void translate_po(const decode::Translator& translator, const translation::TrainedModel& loaded, const TranslateOptions& options) {
   const std::string text = text::read_text_file(options.po);
   text::PoFile file(text, name_of_po(options));
   require_language(file, options, loaded.config.data.source.pair);
@@ -358,7 +358,7 @@ void translate_po(const decode::Translator& translator, const train::LoadedTrans
     fmt::print(stderr, "{} plural messages have a translation of some forms only: left as they are\n", file.partly_translated());
 }
 
-void translate_files(const decode::Translator& translator, const train::LoadedTranslation& loaded, const TranslateOptions& options,
+void translate_files(const decode::Translator& translator, const translation::TrainedModel& loaded, const TranslateOptions& options,
                      bool several) {
   const Input input(options.files.empty() ? std::vector<std::string>{"-"} : options.files);
   stop_when_asked(kStopping);
@@ -398,7 +398,7 @@ int run_translate(const TranslateOptions& options) {
   decode::TranslationOptions how = translation_options(options);
   const bool several = how.search.n_best > 1;
   if (!options.po.empty()) how.search.n_best = how.search.beam;  // to choose one with the right format codes
-  const train::LoadedTranslation loaded = open_translation(options.model);
+  const translation::TrainedModel loaded = open_translation(options.model, "hinge translate");
   const decode::Translator translator(*loaded.model, loaded.vocabulary, how);
   if (options.document && loaded.config.data.corpus.document_tokens == 0)
     throw UsageError(options.model.run + " was trained on single sentences (data.document_tokens is 0): it takes no --document");
@@ -425,7 +425,7 @@ int run_translate(const TranslateOptions& options) {
 void add_translate(Command parent) {
   auto options = std::make_shared<TranslateOptions>();
   Command command = parent.subcommand("translate", "Translate lines, documents or message catalogues by a trained model");
-  add_translation_model(command, options->model);
+  add_run(command, options->model);
   command.option("files", options->files, "FILE",
                  "Text files, one sentence a line, also .gz or .xz (default: the standard input, with a prompt if it is a terminal)");
   const char *input = "Input", *how = "Search", *output = "Output";

@@ -6,17 +6,16 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/trained_model.h"
-#include "eval/imported_run.h"
 #include "models/timm_weights.h"
-#include "support/config.h"
 #include "support/safetensors.h"
-#include "train/trainer.h"
+#include "tasks/task.h"
+#include "tasks/vision/imported_run.h"
 
 namespace hinge::cli {
 namespace {
 
 struct ExportOptions {
-  ModelOptions model;
+  RunOptions run;
   std::string file;
 };
 
@@ -27,23 +26,21 @@ struct Import {
 };
 
 int export_weights(const ExportOptions& options) {
-  const train::LoadedVit loaded = open_model(options.model);
-  const auto tensors = models::timm_weights(*loaded.model);
+  const vision::TrainedModel trained = open_vision(options.run, "hinge weights export");
+  const auto tensors = models::timm_weights(*trained.model);
   std::vector<support::TensorView> views;
   for (const auto& [name, tensor] : tensors) views.push_back({name, support::Dtype::kF32, tensor.sizes().vec(), tensor.data_ptr()});
   support::write_safetensors(options.file, views, {{"format", "pt"}});
-  fmt::print("{} tensors of step {} written to {}\n", views.size(), loaded.checkpoint.step, options.file);
+  fmt::print("{} tensors of step {} written to {}\n", views.size(), trained.weights.checkpoint.step, options.file);
   return 0;
 }
 
 int import_weights(const Import& options) {
-  train::VitTrainConfig config;
-  support::read_config(config, options.config);
-  train::change_config(config, options.set);
-  eval::ImportOptions how;
+  const auto config = tasks::read_config<vision::Config>({options.config, options.set});
+  vision::ImportOptions how;
   how.head = !options.no_head;
   if (!options.classes.empty()) how.classes = read_names(options.classes);
-  for (const std::string& note : eval::import_timm_run(options.file, config, options.out, how)) fmt::print("Note: {}\n", note);
+  for (const std::string& note : vision::import_timm_run(options.file, config, options.out, how)) fmt::print("Note: {}\n", note);
   fmt::print("The run: {0}\nTry it: hinge eval {0}. Train on with it: hinge train --resume {0}\n", options.out);
   return 0;
 }
@@ -56,7 +53,7 @@ void add_weights(Command parent) {
   {
     auto options = std::make_shared<ExportOptions>();
     Command command = weights.subcommand("export", "Write a run's weights to a safetensors file, under timm's names");
-    add_model(command, options->model);
+    add_run(command, options->run);
     command.option("file", options->file, "FILE.safetensors", "The file to write").required();
     command.run([options] { return export_weights(*options); });
   }
@@ -67,7 +64,7 @@ void add_weights(Command parent) {
   command.option("--set", options->set, "KEY=VALUE", "Change a key of the config, e.g. --set model.pool_first=true").one_at_a_time();
   command.option("--out", options->out, "RUN", "Folder of the new run").required();
   command.option("--classes", options->classes, "FILE",
-                 "File with the names of the classes, one a line (default: those of the config's data)");
+                 "File with the names of the classes, one per line (default: those of the config's data)");
   command.flag("--no-head", options->no_head, "Leave the file's head out; the model's starts anew");
   command.run([options] { return import_weights(*options); });
 }

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "data/loader.h"
-#include "train/evaluate.h"
+#include "eval/pixels.h"
 
 namespace hinge::eval {
 namespace {
@@ -38,7 +38,7 @@ Tensor features_of(const models::Vit& model, const std::shared_ptr<const data::I
   std::vector<Tensor> parts;
   int64_t done = 0;
   for (data::Batch batch; loader.next(batch);) {
-    parts.push_back(model.features(train::pixels_of(batch)));
+    parts.push_back(model.features(pixels_of(batch)));
     progress(done += batch.size);
   }
   return at::cat(parts);

@@ -101,7 +101,7 @@ std::string render_html(const Report& report) {
       "<h1>{0}</h1>\n<p class=\"quiet\">{1}</p>\n",
       escaped(report.title), escaped(report.subtitle), kStyle);
 
-  RunTable runs = run_table(report.runs);
+  RunTable runs = run_table(report.runs, [&](const RunSummary&) -> const ScoreFormat& { return report.scores; });
   const size_t own_columns = runs.header.size() - differences(report.runs).size();  // the differences get a table of their own
   runs.header.resize(own_columns);
   for (auto& cells : runs.rows) cells.resize(own_columns);

@@ -28,6 +28,7 @@ struct ReportCurve {
 struct Report {
   std::string title, subtitle;
   std::vector<RunSummary> runs;
+  ScoreFormat scores;               // of all runs
   std::vector<ReportCurve> curves;  // one that no run has is left out
   std::vector<ReportSection> sections;
 };

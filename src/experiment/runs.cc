@@ -11,14 +11,11 @@
 #include <stdexcept>
 
 #include "support/atomic_file.h"
-#include "train/task_kind.h"
 
 namespace hinge::experiment {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string percent_text(double share) { return fmt::format("{:.2f}%", 100 * share); }
 
 std::string time_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(seconds));
@@ -29,30 +26,21 @@ std::string time_text(double seconds) {
 
 std::string count_text(double count) { return count < 1e6 ? fmt::format("{:.0f} k", count / 1e3) : fmt::format("{:.1f} M", count / 1e6); }
 
-// The numbers of a status that are worth a column, where some run has them.
-struct Column {
-  const char *title, *value;
-  std::string (*text)(double);
-};
-constexpr Column kColumns[] = {
-    {"accuracy", "accuracy", percent_text},
-    {"perplexity", "perplexity", [](double value) { return fmt::format("{:.2f}", value); }},
-    {"BLEU", "bleu", [](double value) { return fmt::format("{:.1f}", value); }},
-    {"averaged perplexity", "averaged_perplexity", [](double value) { return fmt::format("{:.2f}", value); }},
-    {"averaged BLEU", "averaged_bleu", [](double value) { return fmt::format("{:.1f}", value); }},
-    {"time", "train_seconds", time_text},
-    {"images/s", "images_per_second", [](double speed) { return fmt::format("{:.0f}", speed); }},
-    {"tokens/s", "tokens_per_second", [](double speed) { return fmt::format("{:.0f}", speed); }},
-    {"memory", "memory_bytes", [](double bytes) { return fmt::format("{:.0f} MB", bytes / 0x1p20); }},
-    {"parameters", "parameters", count_text},
-    {"skipped files", "skipped_files", [](double count) { return fmt::format("{:.0f}", count); }},
-};
+constexpr std::string_view kPerSecond = "_per_second";
 
-// A vision run's score is its accuracy, a translation's the loss with its sign changed.
-std::string best_text(const RunSummary& run) {
-  if (!run.status.best) return "-";
-  return train::task_of(run.config) == train::TaskKind::translation ? fmt::format("loss {:.3f}", -*run.status.best)
-                                                                    : percent_text(*run.status.best);
+// What every task's runs have beside their scores, where some run has it. The speeds, "images_per_second", come after the time.
+std::vector<ScoreFormat::Column> common_columns(const std::vector<RunSummary>& runs) {
+  const auto whole = [](double value) { return fmt::format("{:.0f}", value); };
+  std::vector<ScoreFormat::Column> columns = {{"time", "train_seconds", time_text}};
+  std::set<std::string> speeds;
+  for (const RunSummary& run : runs)
+    for (const auto& [name, value] : run.status.values)
+      if (name.ends_with(kPerSecond)) speeds.insert(name);
+  for (const std::string& name : speeds) columns.push_back({name.substr(0, name.size() - kPerSecond.size()) + "/s", name, whole});
+  columns.push_back({"memory", "memory_bytes", [](double bytes) { return fmt::format("{:.0f} MB", bytes / 0x1p20); }});
+  columns.push_back({"parameters", "parameters", count_text});
+  columns.push_back({"skipped files", "skipped_files", whole});
+  return columns;
 }
 
 // Letters, not bytes.
@@ -69,7 +57,7 @@ std::string unquoted(const std::string& value) {
 }  // namespace
 
 RunSummary read_run(const std::string& folder) {
-  if (!train::is_run(folder)) throw std::runtime_error(fmt::format("'{}' holds no run: there is no config.toml in it", folder));
+  train::require_run(folder);
   RunSummary run;
   run.folder = folder;
   const fs::path path = fs::absolute(folder).lexically_normal();
@@ -122,19 +110,33 @@ std::vector<support::ConfigDifference> differences(const std::vector<RunSummary>
   return support::config_differences(configs);
 }
 
-RunTable run_table(const std::vector<RunSummary>& runs) {
+RunTable run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& format_of) {
   RunTable table{.header = {"run", "state", "step", "best"}, .rows = {}};
   for (const RunSummary& run : runs) {
     const train::RunStatus& status = run.status;
-    table.rows.push_back({run.name, run.state, fmt::format("{}/{}", status.step, status.steps), best_text(run)});
+    table.rows.push_back({run.name, run.state, fmt::format("{}/{}", status.step, status.steps),
+                          status.best ? format_of(run).best(*status.best) : "-"});
   }
-  for (const Column& column : kColumns) {
-    const auto has = [&](const RunSummary& run) { return run.status.values.contains(column.value); };
-    if (std::none_of(runs.begin(), runs.end(), has)) continue;
-    table.header.emplace_back(column.title);
-    for (size_t i = 0; i < runs.size(); ++i)
-      table.rows[i].push_back(has(runs[i]) ? column.text(runs[i].status.values.at(column.value)) : "-");
-  }
+  // A column for each title; a run that has no such value has "-" in it.
+  const auto add_column = [&](const std::string& title, const auto& cell) {
+    table.header.push_back(title);
+    for (size_t i = 0; i < runs.size(); ++i) table.rows[i].push_back(cell(runs[i]));
+  };
+  const auto cell_of = [](const std::vector<ScoreFormat::Column>& columns, const std::string& title, const RunSummary& run) {
+    for (const ScoreFormat::Column& column : columns)
+      if (const auto value = run.status.values.find(column.value); column.title == title && value != run.status.values.end())
+        return column.text(value->second);
+    return std::string("-");
+  };
+  std::set<std::string> shown;
+  for (const RunSummary& with : runs)
+    for (const ScoreFormat::Column& column : format_of(with).columns)
+      if (with.status.values.contains(column.value) && shown.insert(column.title).second)
+        add_column(column.title, [&](const RunSummary& run) { return cell_of(format_of(run).columns, column.title, run); });
+  const std::vector<ScoreFormat::Column> common = common_columns(runs);
+  for (const ScoreFormat::Column& column : common)
+    if (std::any_of(runs.begin(), runs.end(), [&](const RunSummary& run) { return run.status.values.contains(column.value); }))
+      add_column(column.title, [&](const RunSummary& run) { return cell_of(common, column.title, run); });
   for (const support::ConfigDifference& difference : differences(runs)) {
     table.header.push_back(difference.key);
     for (size_t i = 0; i < runs.size(); ++i) table.rows[i].push_back(difference.values[i].empty() ? "-" : unquoted(difference.values[i]));

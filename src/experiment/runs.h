@@ -1,7 +1,7 @@
 // The runs in a folder, side by side: state, progress, score, speed, and the config keys in which they differ.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,11 +32,23 @@ void tell_apart(std::vector<RunSummary>& runs);
 // The config keys whose values are not the same in all runs; one value a run.
 std::vector<support::ConfigDifference> differences(const std::vector<RunSummary>& runs);
 
+// How the scores of a run are shown.
+struct ScoreFormat {
+  struct Column {
+    std::string title, value;     // value: its name among those of the status
+    std::string (*text)(double);  // the value for a person
+  };
+  std::string (*best)(double score);  // the best score for a person
+  std::vector<Column> columns;
+};
+using ScoreFormatOf = std::function<const ScoreFormat&(const RunSummary& run)>;
+
 struct RunTable {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
 };
-RunTable run_table(const std::vector<RunSummary>& runs);
+// State, best score, the columns of the runs' scores, speed and the like, and the config keys that differ.
+RunTable run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& format_of);
 
 // Columns aligned by spaces, for a terminal.
 std::string table_text(const RunTable& table);

@@ -102,8 +102,8 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 // Sets fields from TOML nodes; `where` says in messages where a node comes from.
 class Reader {
  public:
-  Reader(const std::vector<ConfigField>& fields, std::function<std::string(const toml::node&)> where)
-      : fields_(fields), where_(std::move(where)) {}
+  Reader(const std::vector<ConfigField>& fields, const Renames& renames, std::function<std::string(const toml::node&)> where)
+      : fields_(fields), renames_(renames), where_(std::move(where)) {}
 
   void read_table(const toml::table& table, const std::string& prefix) const {
     for (const auto& [name, node] : entries_of(table)) read(prefix + name, *node);
@@ -114,15 +114,22 @@ class Reader {
     const auto field = std::find_if(fields_.begin(), fields_.end(), [&](const ConfigField& other) { return other.key == key; });
     if (field == fields_.end()) {
       const bool group = std::any_of(fields_.begin(), fields_.end(), [&](const auto& other) { return other.key.starts_with(key + "."); });
-      if (!group) throw ConfigError(fmt::format("{}: unknown key '{}'{}", where_(node), key, suggestion(key)));
+      const std::string now = new_key(key);
+      if (!group)
+        throw ConfigError(fmt::format("{}: unknown key '{}'{}", where_(node), key,
+                                      now.empty() ? suggestion(key) : fmt::format("; it is called '{}' now", now)));
       if (!node.is_table())
-        throw ConfigError(fmt::format("{}: '{}' is a group of keys, not a value; give for example '{}'", where_(node), key, first_in(key)));
+        throw ConfigError(fmt::format("{}: '{}' is a group of keys, not a value; {}", where_(node), key,
+                                      now.empty() ? fmt::format("give for example '{}'", first_in(key))
+                                                  : fmt::format("it is called '{}' now", now)));
       read_table(*node.as_table(), key + ".");
       return;
     }
     const std::optional<ConfigValue> value = value_of(node);
     if (value && field->set(*value)) return;
     if (raw && !node.is_table() && field->set(ConfigValue(*raw))) return;
+    if (const std::string now = value ? new_word(key, *value) : ""; !now.empty())
+      throw ConfigError(fmt::format("{}: '{}' is {}; it is called {} now", where_(node), key, toml_text(*value), toml_string(now)));
     std::string expected = field->expected;
     if (node.is_table()) expected += ", not a group of keys";
     throw ConfigError(
@@ -144,11 +151,23 @@ class Reader {
     if (const std::optional<std::string> near = nearest(key, known)) return fmt::format("; did you mean '{}'?", *near);
     return "; --help-config lists all keys";
   }
+  // "" if it never was another's name.
+  std::string new_key(const std::string& key) const {
+    for (const Renames::Key& renamed : renames_.keys)
+      if (renamed.old == key) return renamed.now;
+    return "";
+  }
+  std::string new_word(const std::string& key, const ConfigValue& value) const {
+    for (const Renames::Word& renamed : renames_.words)
+      if (renamed.key == key && value == ConfigValue(renamed.old)) return renamed.now;
+    return "";
+  }
   std::string first_in(const std::string& group) const {
     return std::find_if(fields_.begin(), fields_.end(), [&](const auto& field) { return field.key.starts_with(group + "."); })->key;
   }
 
   const std::vector<ConfigField>& fields_;
+  const Renames& renames_;
   std::function<std::string(const toml::node&)> where_;
 };
 
@@ -263,21 +282,23 @@ void Collector::operator()(const char* name, std::string& value, const char* hel
                      }});
 }
 
-void read_text(const std::vector<ConfigField>& fields, std::string_view text, const std::string& name) {
+void read_text(const std::vector<ConfigField>& fields, const Renames& renames, std::string_view text, const std::string& name) {
   const toml::table table = parse(text, name);
-  Reader(fields, [&](const toml::node& node) { return fmt::format("{}:{}", name, node.source().begin.line); }).read_table(table, "");
+  Reader(fields, renames, [&](const toml::node& node) { return fmt::format("{}:{}", name, node.source().begin.line); }).read_table(table, "");
 }
 
-void read_path(const std::vector<ConfigField>& fields, const std::string& path) { read_text(fields, read_file(path), path); }
+void read_path(const std::vector<ConfigField>& fields, const Renames& renames, const std::string& path) {
+  read_text(fields, renames, read_file(path), path);
+}
 
-void apply_override(const std::vector<ConfigField>& fields, const std::string& assignment) {
+void apply_override(const std::vector<ConfigField>& fields, const Renames& renames, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   const std::string key = trimmed(assignment.substr(0, equals));
   if (equals == std::string::npos || key.empty())
     throw ConfigError(fmt::format("--set {}: give KEY=VALUE, for example optim.lr=1e-3", assignment));
   const std::string text = trimmed(assignment.substr(equals + 1));
   const toml::table table = parse_loosely(text);
-  Reader(fields, [&](const toml::node&) { return fmt::format("--set {}", assignment); }).read(key, *table.get("value"), text);
+  Reader(fields, renames, [&](const toml::node&) { return fmt::format("--set {}", assignment); }).read(key, *table.get("value"), text);
 }
 
 // A TOML table ends where the next begins, so each group's own keys come before its sub-groups, whatever the order of visit().

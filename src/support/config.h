@@ -3,11 +3,11 @@
 //   struct Optim {
 //     double lr = 1e-3;
 //     std::optional<double> clip = 1.0;
-//     std::string schedule = "cosine";
+//     std::string path = {};
 //     template <class V> void visit(V& v) {
 //       v("lr", lr, "peak learning rate");
 //       v("clip", clip, "largest global norm of the gradient");
-//       v("schedule", schedule, "shape of the learning rate after the warm-up", {"cosine", "constant"});
+//       v("path", path, "where to write");
 //     }
 //   };
 //
@@ -19,6 +19,11 @@
 //
 // An optional field without a value is "none". A text is not optional, because "none" may be what it says: an empty one stands for no
 // value.
+//
+// A struct that is read as a whole may list what its keys and words were called in former versions. An old name is then an error that says
+// the new one:
+//
+//   static support::Renames renames() { return {.keys = {{"optim.tokens", "optim.batch"}}, .words = {{"model.pool", "mean", "gap"}}}; }
 #pragma once
 
 #include <concepts>
@@ -51,6 +56,17 @@ struct ConfigField {
   std::string expected;  // "a number", "one of relu, gelu", ...
   std::function<ConfigValue()> get;
   std::function<bool(const ConfigValue&)> set;
+};
+
+struct Renames {
+  struct Key {
+    std::string old, now;
+  };
+  struct Word {
+    std::string key, old, now;
+  };
+  std::vector<Key> keys = {};
+  std::vector<Word> words = {};
 };
 
 namespace config_detail {
@@ -173,9 +189,16 @@ class Collector {
   std::vector<ConfigField> fields_;
 };
 
-void read_text(const std::vector<ConfigField>& fields, std::string_view text, const std::string& name);
-void read_path(const std::vector<ConfigField>& fields, const std::string& path);
-void apply_override(const std::vector<ConfigField>& fields, const std::string& assignment);
+template <class T> Renames renames_of() {
+  if constexpr (requires { T::renames(); })
+    return T::renames();
+  else
+    return {};
+}
+
+void read_text(const std::vector<ConfigField>& fields, const Renames& renames, std::string_view text, const std::string& name);
+void read_path(const std::vector<ConfigField>& fields, const Renames& renames, const std::string& path);
+void apply_override(const std::vector<ConfigField>& fields, const Renames& renames, const std::string& assignment);
 std::string write(const std::vector<ConfigField>& fields);
 std::string describe(const std::vector<ConfigField>& fields);
 
@@ -192,19 +215,19 @@ template <class T> std::vector<ConfigField> config_fields(T& config) {
 // If anything is wrong, `config` stays as it was and ConfigError is thrown.
 template <class T> void read_config(T& config, const std::string& path) {
   T changed = config;
-  config_detail::read_path(config_fields(changed), path);
+  config_detail::read_path(config_fields(changed), config_detail::renames_of<T>(), path);
   config = std::move(changed);
 }
 template <class T> void read_config_text(T& config, std::string_view text, const std::string& name) {
   T changed = config;
-  config_detail::read_text(config_fields(changed), text, name);
+  config_detail::read_text(config_fields(changed), config_detail::renames_of<T>(), text, name);
   config = std::move(changed);
 }
 
 // Applies "model.attention.h=relu". The value is TOML; words and lists of words need no quotes.
 template <class T> void override_config(T& config, const std::string& assignment) {
   T changed = config;
-  config_detail::apply_override(config_fields(changed), assignment);
+  config_detail::apply_override(config_fields(changed), config_detail::renames_of<T>(), assignment);
   config = std::move(changed);
 }
 

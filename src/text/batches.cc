@@ -53,8 +53,8 @@ void require_room(const Corpus& corpus, int64_t tokens) {
   }
   if (too_long > 0)
     throw std::runtime_error(
-        fmt::format("{}: has {} tokens, but a batch holds {} (optim.tokens / optim.accumulate), and {} of {} items do not fit into one: "
-                    "raise optim.tokens, or leave them out by a lower data.longest_tokens (of documents: cut them shorter by "
+        fmt::format("{}: has {} tokens, but a batch holds {} (optim.batch / optim.accumulate), and {} of {} items do not fit into one: "
+                    "raise optim.batch, or leave them out by a lower data.longest_tokens (of documents: cut them shorter by "
                     "data.document_tokens)",
                     corpus.place_name(longest), length_of(corpus, longest), tokens, too_long, corpus.size()));
 }

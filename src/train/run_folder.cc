@@ -55,12 +55,6 @@ void make_folder(const std::string& folder) {
   if (error) support::throw_file_error("make the folder", folder, error.value());
 }
 
-void require_run(const std::string& run) {
-  if (is_run(run)) return;
-  throw std::runtime_error(fs::exists(run) ? fmt::format("'{}' holds no run: there is no config.toml in it", run)
-                                           : fmt::format("there is no run '{}'", run));
-}
-
 template <class T> std::optional<T> optional_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? std::nullopt : std::optional<T>(found->template get<T>());
@@ -166,6 +160,12 @@ void clean(const std::string& run) {
 
 bool is_run(const std::string& folder) { return fs::exists(config_path(folder)); }
 
+void require_run(const std::string& folder) {
+  if (is_run(folder)) return;
+  throw std::runtime_error(fmt::format("'{}' is not a run: {}", folder,
+                                       fs::exists(folder) ? "it holds no config.toml (hinge train makes runs)" : "there is no such folder"));
+}
+
 bool is_training(const std::string& run) {
   const int lock = ::open(lock_path(run).c_str(), O_RDONLY | O_CLOEXEC);
   if (lock < 0) return false;
@@ -231,6 +231,21 @@ CheckpointSearch best_checkpoint(const std::string& run) {
 Checkpoint checkpoint_of(const std::string& run, int64_t step) {
   require_run(run);
   return read_checkpoint(run, step);
+}
+
+ChosenWeights choose_weights(const std::string& run, Which which) {
+  const CheckpointSearch search = which == Which::best ? best_checkpoint(run) : latest_checkpoint(run);
+  if (!search.found) throw std::runtime_error(run + " holds no checkpoint yet");
+  ChosenWeights chosen{*search.found, which == Which::averaged, search.skipped};
+  if (which == Which::averaged && !chosen.checkpoint.state.contains("averaged_score"))
+    throw std::runtime_error(
+        run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");
+  if (which == Which::best && chosen.checkpoint.score) {
+    const CheckpointSearch last = latest_checkpoint(run);
+    const std::optional<double> mean = last.found ? optional_of<double>(last.found->state, "averaged_score") : std::nullopt;
+    if (mean && *mean > *chosen.checkpoint.score) chosen.checkpoint = *last.found, chosen.averaged = true;
+  }
+  return chosen;
 }
 
 RunFolder::RunFolder(std::string folder) : folder_(std::move(folder)), started_(now_text()) {

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hinge::train {
@@ -60,15 +61,37 @@ struct CheckpointContent {
   std::vector<int64_t> needed = {};  // steps whose checkpoints must stay, too
 };
 
-enum class Which { best, latest, averaged };
+// Which weights of a run to use.
+enum class Which {
+  best,      // of the highest score: a checkpoint's, or the mean that a finished run has made of several
+  latest,    // of the last checkpoint
+  averaged,  // that mean
+};
+inline std::vector<std::pair<std::string, Which>> config_words(Which) {
+  return {{"best", Which::best}, {"latest", Which::latest}, {"averaged", Which::averaged}};
+}
 
 // Looking at a run, also while another process trains into it. All throw std::runtime_error with the path and the reason.
 RunStatus read_status(const std::string& run);
-bool is_run(const std::string& folder);    // holds a config.toml
+bool is_run(const std::string& folder);           // holds a config.toml
+void require_run(const std::string& folder);      // throws unless it is one
 bool is_training(const std::string& run);  // some process holds its lock
 CheckpointSearch latest_checkpoint(const std::string& run);
 CheckpointSearch best_checkpoint(const std::string& run);  // of the highest score; the latest if none has a score
 Checkpoint checkpoint_of(const std::string& run, int64_t step);
+
+// The names of a checkpoint's files.
+inline constexpr const char *kWeights = "weights.safetensors", *kState = "state.safetensors", *kAveraged = "averaged.safetensors";
+
+struct ChosenWeights {
+  Checkpoint checkpoint;
+  bool averaged = false;             // the mean of several checkpoints, which this one holds
+  std::vector<std::string> skipped;  // unusable checkpoints that were passed over, each with its reason
+
+  std::string path() const { return checkpoint.file(averaged ? kAveraged : kWeights); }
+};
+ChosenWeights choose_weights(const std::string& run, Which which);
+
 std::string config_path(const std::string& run);
 std::string metrics_path(const std::string& run);
 inline constexpr const char* kImported = "imported";

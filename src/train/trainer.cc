@@ -16,7 +16,7 @@
 #include "support/process_memory.h"
 #include "support/require.h"
 #include "support/tensorboard.h"
-#include "train/schedule.h"
+#include "train/adam.h"
 #include "train/weights.h"
 
 namespace hinge::train {
@@ -57,23 +57,23 @@ class KeptWeights {
 
 class Loop {
  public:
-  Loop(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from, const std::atomic<bool>& stop,
+  Loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from, const std::atomic<bool>& stop,
        support::ProgressOutput output)
-      : task_(task),
+      : trainable_(trainable),
         settings_(settings),
         folder_(std::move(folder)),
         stop_(stop),
         output_(std::move(output)),
-        adam_(task.parameters(), settings.adam) {
+        adam_(trainable.parameters(), {settings.optim.beta1, settings.optim.beta2, settings.optim.eps}) {
     if (!from) return;
-    load_weights(from->file("weights.safetensors"), task_.parameters());
-    adam_.load(from->file("state.safetensors"), from->step);
+    load_weights(from->file(kWeights), trainable_.parameters());
+    adam_.load(from->file(kState), from->step);
     step_ = from->step;
     const nlohmann::json& state = from->state;
     if (state.contains("best")) best_ = number(state["best"]), best_step_ = state["best_step"].get<int64_t>();
     if (state.contains("evaluated_at"))
       score_ = number(state["score"]), evaluated_ = numbers(state["evaluated"]), evaluated_at_ = state["evaluated_at"].get<int64_t>();
-    if (step_ == settings_.steps && state.contains("averaged_score"))
+    if (step_ == settings_.steps() && state.contains("averaged_score"))
       averaged_score_ = number(state["averaged_score"]), averaged_values_ = numbers(state["averaged"]);
     saved_at_ = step_;
     if (state.contains("log")) {
@@ -106,24 +106,24 @@ class Loop {
 
  private:
   TrainResult steps() {
-    task_.begin(step_);
+    trainable_.begin(step_);
     metrics_.emplace(metrics_path(folder_.folder()), step_);
     events_.emplace(folder_.folder(), step_);
-    progress_.emplace("train", settings_.steps, step_, output_);
+    progress_.emplace("train", settings_.steps(), step_, output_);
     write_status("running", "");
 
     if (evaluation_due() || average_due()) go_on_with_the_last_step();
-    while (step_ < settings_.steps && !stop_) {
+    while (step_ < settings_.steps() && !stop_) {
       const double started = steady_seconds();
       const bool whole = train_step();
       train_seconds_ += steady_seconds() - started;
       note_skipped();
       if (!whole) break;
-      show(step_ == settings_.steps);
+      show(step_ == settings_.steps());
       step_is_whole_ = true;
       end_step();
     }
-    const bool finished = step_ == settings_.steps && !evaluation_due() && !average_due();
+    const bool finished = step_ == settings_.steps() && !evaluation_due() && !average_due();
     if (!finished && saved_at_ != step_) save();
     progress_->finish();
     metrics_->sync();
@@ -131,13 +131,13 @@ class Loop {
 
     TrainResult result;
     result.finished = finished;
-    result.step = step_, result.steps = settings_.steps;
+    result.step = step_, result.steps = settings_.steps();
     result.score = score_.value_or(0), result.best = best_.value_or(0);
     if (score_ && best_)
-      result.outcome = fmt::format("{} {} (best {})", task_.score_name(), task_.score_text(*score_), task_.score_text(*best_));
-    result.items = task_.items(), result.items_per_second = items_per_second();
+      result.outcome = fmt::format("{} {} (best {})", trainable_.score_name(), trainable_.score_text(*score_), trainable_.score_text(*best_));
+    result.items = trainable_.items(), result.items_per_second = items_per_second();
     result.waiting_share = waiting_share();
-    result.parameters = task_.parameters().count();
+    result.parameters = trainable_.parameters().count();
     result.memory_bytes = support::largest_resident_bytes();
     result.skipped = std::ssize(skipped_);
     return result;
@@ -145,16 +145,16 @@ class Loop {
 
   // The last step is always evaluated; one that is less than half an interval before it is left to it.
   bool evaluation_due() const {
-    const int64_t left = settings_.steps - step_, every = settings_.eval_steps;
+    const int64_t left = settings_.steps() - step_, every = settings_.eval_steps;
     return step_ > 0 && (left == 0 || (step_ % every == 0 && 2 * left >= every)) && evaluated_at_ != step_;
   }
-  bool average_due() const { return step_ == settings_.steps && averaged_steps().size() > 1 && !averaged_score_; }
+  bool average_due() const { return step_ == settings_.steps() && averaged_steps().size() > 1 && !averaged_score_; }
 
   // What follows a step. A stop may cut it off: the checkpoint is then saved without it, and the next process begins with it.
   void end_step() {
     if (evaluation_due() && !evaluate()) return;
     if (average_due() && !average()) return;
-    if (step_ % settings_.checkpoint_steps == 0 || step_ == settings_.steps || best_step_ == step_) save();
+    if (step_ % settings_.checkpoint_steps == 0 || step_ == settings_.steps() || best_step_ == step_) save();
   }
 
   void go_on_with_the_last_step() {
@@ -168,23 +168,23 @@ class Loop {
 
   // False: stopped before its end.
   bool train_step() {
-    at::manual_seed(stream_seed(settings_.seed, Stream::first_step, step_));
-    task_.parameters().clear_gradients();
-    const std::optional<StepOutcome> maybe = task_.step(stop_);
+    at::manual_seed(stream_seed(static_cast<uint64_t>(settings_.run.seed), Stream::first_step, step_));
+    trainable_.parameters().clear_gradients();
+    const std::optional<StepOutcome> maybe = trainable_.step(stop_);
     if (!maybe) return false;
     const StepOutcome& outcome = *maybe;
     if (!std::isfinite(outcome.loss)) fail_non_finite(outcome.loss);
     const double norm = adam_.gradient_norm();
     if (!std::isfinite(norm)) fail_non_finite_gradient(norm);
-    const double factor = schedule_factor(settings_.schedule, step_, settings_.steps, settings_.warmup_steps);
-    const double scale = settings_.clip && norm > *settings_.clip ? *settings_.clip / norm : 1;
+    const double factor = schedule_factor(settings_.optim.schedule, step_, settings_.steps(), settings_.optim.warmup_steps);
+    const double scale = settings_.optim.clip && norm > *settings_.optim.clip ? *settings_.optim.clip / norm : 1;
     step_is_whole_ = false;
-    adam_.step(factor * settings_.lr, factor * settings_.weight_decay, scale);
+    adam_.step(factor * settings_.optim.lr, factor * settings_.optim.weight_decay, scale);
     ++step_;
     for (const auto& [name, value] : outcome.sums) sums_[name] += value;
     norm_sum_ += norm, ++log_steps_;
     items_ += outcome.items;
-    lr_ = factor * settings_.lr;
+    lr_ = factor * settings_.optim.lr;
     last_loss_ = outcome.loss, last_accuracy_ = outcome.accuracy;
     return true;
   }
@@ -193,7 +193,7 @@ class Loop {
   [[noreturn]] void fail_non_finite(double loss) {
     const at::NoGradGuard guard;
     const std::string parameter = parameter_beyond_numbers();
-    const std::string where = parameter.empty() ? task_.first_not_finite() : "the parameter " + parameter;
+    const std::string where = parameter.empty() ? trainable_.first_not_finite() : "the parameter " + parameter;
     throw TrainError(
         fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
   }
@@ -201,7 +201,7 @@ class Loop {
   [[noreturn]] void fail_non_finite_gradient(double norm) {
     // Backward goes from the last parameter to the first; gradients whose squares are beyond float32 are no use to Adam either.
     std::string where = "all parameters together";
-    for (const nn::Parameter& parameter : task_.parameters().all())
+    for (const nn::Parameter& parameter : trainable_.parameters().all())
       if (const at::Tensor& grad = parameter.value.grad(); grad.defined() && !at::isfinite(grad.square().sum()).item<bool>())
         where = parameter.name;
     throw TrainError(fmt::format("the gradient's norm became {} in step {}: the first that is too large or not finite is that of {}. {}",
@@ -210,7 +210,7 @@ class Loop {
 
   // The first parameter that is not finite; "" if all are.
   std::string parameter_beyond_numbers() const {
-    for (const nn::Parameter& parameter : task_.parameters().all())
+    for (const nn::Parameter& parameter : trainable_.parameters().all())
       if (!at::isfinite(parameter.value).all().item<bool>()) return parameter.name;
     return "";
   }
@@ -219,7 +219,7 @@ class Loop {
     const CheckpointSearch last = latest_checkpoint(folder_.folder());
     return fmt::format("{}; a smaller optim.lr or a longer optim.warmup_steps may help: hinge train --resume {} --set optim.lr={:.2g}",
                        last.found ? "The last good checkpoint is " + last.found->folder : "There is no checkpoint before it",
-                       folder_.folder(), 0.3 * settings_.lr);
+                       folder_.folder(), 0.3 * settings_.optim.lr);
   }
 
   double items_per_second() const {
@@ -227,7 +227,7 @@ class Loop {
     return seconds > 0 ? items_ / seconds : 0;
   }
 
-  double waited_seconds() const { return waited_before_ + task_.waited_seconds(); }
+  double waited_seconds() const { return waited_before_ + trainable_.waited_seconds(); }
   double waiting_share() const {
     const double seconds = seconds_before_ + train_seconds_;
     return seconds > 0 ? std::min(1.0, waited_seconds() / seconds) : 0;  // the time of a step that failed is not among the seconds
@@ -237,15 +237,15 @@ class Loop {
     if (progress_->due() || last) {
       support::Progress::Values values = {{"loss", fmt::format("{:.4f}", last_loss_)},
                                           {"acc", fmt::format("{:.1f}%", 100 * last_accuracy_)},
-                                          {task_.items() + "/s", fmt::format("{:.0f}", items_per_second())}};
-      if (score_) values.emplace_back(task_.score_name(), task_.score_text(*score_));
+                                          {trainable_.items() + "/s", fmt::format("{:.0f}", items_per_second())}};
+      if (score_) values.emplace_back(trainable_.score_name(), trainable_.score_text(*score_));
       progress_->update(step_, values);
     }
-    if (log_steps_ == 0 || (step_ % settings_.log_steps != 0 && !last)) return;
-    Values values = task_.metrics(sums_, log_steps_);
+    if (log_steps_ == 0 || (step_ % settings_.run.log_steps != 0 && !last)) return;
+    Values values = trainable_.metrics(sums_, log_steps_);
     values.emplace_back("gradient_norm", norm_sum_ / static_cast<double>(log_steps_));
     values.emplace_back("lr", lr_);
-    values.emplace_back(task_.items() + "_per_second", items_per_second());
+    values.emplace_back(trainable_.items() + "_per_second", items_per_second());
     values.emplace_back("waiting_share", waiting_share());
     record("train/", values);
     sums_.clear(), norm_sum_ = 0, log_steps_ = 0;
@@ -263,7 +263,7 @@ class Loop {
   }
 
   std::optional<EvaluationOutcome> outcome_of_evaluation() {
-    const std::optional<EvaluationOutcome> outcome = task_.evaluate(
+    const std::optional<EvaluationOutcome> outcome = trainable_.evaluate(
         stop_, [&](std::string_view doing, int64_t done, int64_t total) { progress_->aside(fmt::format("{} {}/{}", doing, done, total)); });
     progress_->aside("");
     note_skipped();
@@ -289,7 +289,7 @@ class Loop {
   }
 
   void note_skipped() {
-    for (const std::string& file : task_.skipped())
+    for (const std::string& file : trainable_.skipped())
       if (skipped_.insert(file).second) progress_->note(fmt::format("skipped {}: it cannot be decoded", file));
   }
 
@@ -298,9 +298,9 @@ class Loop {
   // The steps whose weights the mean at the end is of, the last first. They do not depend on when the run was stopped in between.
   std::vector<int64_t> averaged_steps() const {
     std::vector<int64_t> steps;
-    if (settings_.average < 2) return steps;
+    if (settings_.run.average < 2) return steps;
     const int64_t every = settings_.checkpoint_steps;
-    for (int64_t step = settings_.steps; step > 0 && std::ssize(steps) < settings_.average; step = (step - 1) / every * every)
+    for (int64_t step = settings_.steps(); step > 0 && std::ssize(steps) < settings_.run.average; step = (step - 1) / every * every)
       steps.push_back(step);
     return steps;
   }
@@ -308,19 +308,19 @@ class Loop {
   // Evaluates the mean of the last checkpoints' weights, and leaves it to save() in averaged_. False: stopped before its end.
   bool average() {
     const at::NoGradGuard guard;
-    const KeptWeights own(task_.parameters());
+    const KeptWeights own(trainable_.parameters());
     std::vector<at::Tensor> sums, mean;
     for (const at::Tensor& value : own.values()) sums.push_back(value.to(at::kDouble));
     double count = 1;
     for (const int64_t step : averaged_steps()) {
       if (step == step_) continue;
       try {
-        load_weights(checkpoint_of(folder_.folder(), step).file("weights.safetensors"), task_.parameters());
+        load_weights(checkpoint_of(folder_.folder(), step).file(kWeights), trainable_.parameters());
       } catch (const std::runtime_error& error) {
         progress_->note(fmt::format("the mean of the last checkpoints goes without step {}: {}", step, error.what()));
         continue;
       }
-      for (size_t i = 0; i < sums.size(); ++i) sums[i].add_(task_.parameters().all()[i].value);
+      for (size_t i = 0; i < sums.size(); ++i) sums[i].add_(trainable_.parameters().all()[i].value);
       ++count;
     }
     for (at::Tensor& sum : sums) mean.push_back(sum.div_(count).to(at::kFloat));
@@ -342,14 +342,14 @@ class Loop {
     CheckpointContent content;
     content.step = step_;
     if (evaluated_at_ == step_) content.score = score_;
-    content.files = {{"weights.safetensors", [&](const std::string& path) { save_weights(path, task_.parameters()); }},
-                     {"state.safetensors", [&](const std::string& path) { adam_.save(path); }}};
-    content.state = task_.checkpoint_state();
+    content.files = {{kWeights, [&](const std::string& path) { save_weights(path, trainable_.parameters()); }},
+                     {kState, [&](const std::string& path) { adam_.save(path); }}};
+    content.state = trainable_.checkpoint_state();
     if (best_) content.state["best"] = *best_, content.state["best_step"] = *best_step_;
     if (score_) content.state["score"] = *score_, content.state["evaluated"] = evaluated_, content.state["evaluated_at"] = *evaluated_at_;
     if (!averaged_.empty()) {
       content.files.push_back(
-          {"averaged.safetensors", [&](const std::string& path) { save_weights(path, task_.parameters(), averaged_); }});
+          {kAveraged, [&](const std::string& path) { save_weights(path, trainable_.parameters(), averaged_); }});
       content.state["averaged_score"] = *averaged_score_, content.state["averaged"] = averaged_values_;
     }
     // The part of the next line of metrics that is there already, so that a resumed run writes the same line.
@@ -358,9 +358,9 @@ class Loop {
     content.state["items"] = items_;
     content.state["train_seconds"] = seconds_before_ + train_seconds_;
     content.state["waited_seconds"] = waited_seconds();
-    if (step_ < settings_.steps || average_due()) content.needed = averaged_steps();
+    if (step_ < settings_.steps() || average_due()) content.needed = averaged_steps();
     metrics_->sync();
-    folder_.save_checkpoint(content, settings_.keep);
+    folder_.save_checkpoint(content, settings_.run.keep);
     saved_at_ = step_;
     write_status("running", "");
   }
@@ -368,20 +368,20 @@ class Loop {
   void write_status(const std::string& state, const std::string& message) {
     RunStatus status;
     status.state = state, status.message = message;
-    status.step = step_, status.steps = settings_.steps;
+    status.step = step_, status.steps = settings_.steps();
     status.best = best_, status.best_step = best_step_;
     status.values = evaluated_;
     for (const auto& [name, value] : averaged_values_) status.values["averaged_" + name] = value;
     if (!skipped_.empty()) status.values["skipped_files"] = static_cast<double>(skipped_.size());
-    status.values[task_.items() + "_per_second"] = items_per_second();
+    status.values[trainable_.items() + "_per_second"] = items_per_second();
     status.values["waiting_share"] = waiting_share();
-    status.values["parameters"] = static_cast<double>(task_.parameters().count());
+    status.values["parameters"] = static_cast<double>(trainable_.parameters().count());
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
     folder_.write_status(status);
   }
 
-  Task& task_;
+  Trainable& trainable_;
   const LoopSettings settings_;
   RunFolder folder_;
   const std::atomic<bool>& stop_;
@@ -414,44 +414,14 @@ class Loop {
 
 }  // namespace
 
-TrainResult run_task(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
+TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
                      const std::atomic<bool>& stop, support::ProgressOutput output) {
-  return Loop(task, settings, std::move(folder), from, stop, std::move(output)).run();
-}
-
-void check(const LoopSettings& settings) {
-  using support::require;
-  require(settings.lr > 0 && std::isfinite(settings.lr), fmt::format("optim.lr must be positive, got {}", settings.lr));
-  for (const auto& [key, beta] : {std::pair("beta1", settings.adam.beta1), std::pair("beta2", settings.adam.beta2)})
-    require(beta >= 0 && beta < 1, fmt::format("optim.{} must be in [0, 1), got {}", key, beta));
-  require(settings.adam.eps > 0 && std::isfinite(settings.adam.eps), fmt::format("optim.eps must be positive, got {}", settings.adam.eps));
-  require(settings.weight_decay >= 0 && settings.weight_decay < 1,
-          fmt::format("optim.weight_decay must be in [0, 1), got {}", settings.weight_decay));
-  require(!settings.clip || *settings.clip > 0, "optim.clip must be positive, or none");
-  require(settings.warmup_steps >= 0, fmt::format("optim.warmup_steps cannot be negative, got {}", settings.warmup_steps));
-  require(settings.keep >= 1 && settings.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
+  return Loop(trainable, settings, std::move(folder), from, stop, std::move(output)).run();
 }
 
 void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from) {
-  support::require(!from || from->step <= settings.steps,
-                   fmt::format("optim.steps is {}, but {} steps are done: give at least as many", settings.steps, from ? from->step : 0));
-}
-
-std::string key_of(const std::string& change) {
-  std::string key = change.substr(0, change.find('='));
-  std::erase(key, ' ');
-  return key;
-}
-
-void require_changeable(const std::vector<std::string>& changes) {
-  for (const std::string& change : changes) {
-    const std::string key = key_of(change);
-    if (!key.starts_with("optim.") && !key.starts_with("train.") && key != "data.on_error")
-      throw support::ConfigError(
-          fmt::format("--set {}: a run goes on with the model and the data it has; with --resume, keys under optim. and train. may be set, "
-                      "and data.on_error: train a new run for others",
-                      change));
-  }
+  support::require(!from || from->step <= settings.steps(),
+                   fmt::format("optim.steps is {}, but {} steps are done: give at least as many", settings.steps(), from ? from->step : 0));
 }
 
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output) {

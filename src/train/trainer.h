@@ -1,5 +1,5 @@
 // The loop that every training run goes through, whatever it trains: steps of Adam, lines of metrics, evaluations, checkpoints, progress,
-// stopping and going on bit for bit. What is trained, on what and how well it does is a Task's part.
+// stopping and going on bit for bit. What is trained, on what and how well it does is a Trainable's part.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "nn/parameters.h"
-#include "support/config.h"
 #include "support/progress.h"
-#include "train/adam.h"
+#include "train/config.h"
 #include "train/run_folder.h"
+#include "train/train_result.h"
 
 namespace hinge::train {
 
@@ -29,7 +29,7 @@ using Sums = std::map<std::string, double>;
 struct StepOutcome {
   double loss = 0;      // of the whole step, for the progress line
   double accuracy = 0;  // share of the items that were predicted right, for the same
-  double items = 0;     // examples worked through, in the task's unit
+  double items = 0;     // examples worked through, in the unit of items()
   Sums sums = {};       // added up over the steps of a line of metrics
 };
 
@@ -42,11 +42,11 @@ struct EvaluationOutcome {
 // What an evaluation does just now, and how much of it is done: ("evaluating", 3, 40).
 using EvaluationProgress = std::function<void(std::string_view doing, int64_t done, int64_t total)>;
 
-// What a run trains. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it now and then and returns
+// What a run trains: a model with its data. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it now and then and returns
 // nothing once it is set; the loop drops what was begun.
-class Task {
+class Trainable {
  public:
-  virtual ~Task() = default;
+  virtual ~Trainable() = default;
 
   virtual const nn::Parameters& parameters() const = 0;
   virtual std::string items() const = 0;       // what is counted for the speed: "images"
@@ -72,67 +72,17 @@ class Task {
   virtual std::vector<std::string> skipped() const { return {}; }
 };
 
-struct LoopSettings {
-  uint64_t seed = 0;
-  int64_t steps = 1, eval_steps = 1, checkpoint_steps = 1, log_steps = 1, keep = 1;
-  int64_t average = 0;  // at the end, also save the mean of the weights of that many last checkpoints; below 2: do not
-  AdamOptions adam = {};
-  double lr = 1e-3, weight_decay = 0;
-  std::optional<double> clip = {};
-  std::string schedule = "constant";
-  int64_t warmup_steps = 0;
-};
-
-struct TrainResult {
-  bool finished = false;  // false: stopped by the user, a checkpoint is saved
-  int64_t step = 0, steps = 0;
-  double score = 0;  // of the last evaluation
-  double best = 0;
-  std::string outcome;          // score and best for a person
-  std::string items;            // as the task has it
-  double items_per_second = 0;  // of all training steps of the run
-  double waiting_share = 0;     // share of their time in which no batch was ready
-  int64_t parameters = 0;
-  int64_t memory_bytes = 0;  // largest resident size of the process
-  int64_t skipped = 0;       // files of the data that could not be read
-};
-
 // A run that failed for a reason that the run itself found: its status says so, too.
 struct TrainError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What a task's config says of them; the numbers of steps are the task's part.
-template <class Config> LoopSettings settings_of(const Config& config) {
-  const auto& optim = config.optim;
-  LoopSettings settings;
-  settings.seed = static_cast<uint64_t>(config.train.seed);
-  settings.log_steps = config.train.log_steps, settings.keep = config.train.keep;
-  settings.adam = {optim.beta1, optim.beta2, optim.eps};
-  settings.lr = optim.lr, settings.weight_decay = optim.weight_decay, settings.clip = optim.clip;
-  settings.schedule = optim.schedule, settings.warmup_steps = optim.warmup_steps;
-  return settings;
-}
-// Throws std::runtime_error with the key, for numbers that nothing can be trained with.
-void check(const LoopSettings& settings);
-
 // Throws std::runtime_error if more steps are done than are to be done.
 void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from);
 
-// The key of "optim.lr=1e-4".
-std::string key_of(const std::string& change);
-// Changes a config by such texts, one after the other. A run's config has also what follows from other keys; what followed from a key that
-// changes is taken back before (take_back_derived, beside each config).
-template <class Config> void change_config(Config& config, const std::vector<std::string>& changes) {
-  for (const std::string& change : changes) take_back_derived(config, key_of(change));
-  for (const std::string& change : changes) support::override_config(config, change);
-}
-// Throws support::ConfigError unless a run may go on with such changes.
-void require_changeable(const std::vector<std::string>& changes);
-
 // Trains from the checkpoint `from`, or from the start. `stop` may be set at any time, by a signal handler for example: the run saves a
 // checkpoint and returns. An error that leaves good weights (a file that cannot be read, say) saves them, too. Throws std::runtime_error.
-TrainResult run_task(Task& task, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
+TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
                      const std::atomic<bool>& stop, support::ProgressOutput output);
 
 // The last usable checkpoint of a run to go on with; says on `output` which were passed over. Nothing for a run that was ended before its

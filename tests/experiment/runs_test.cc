@@ -3,16 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "../support/errors.h"
 #include "../support/temporary_folder.h"
 #include "experiment/html_report.h"
-#include "experiment/translation_report.h"
 
 namespace hinge::experiment {
 namespace {
 
 using support::error_of;
 using support::mentions;
+
+const ScoreFormat kPercent = {[](double score) { return std::to_string(std::lround(100 * score)) + "%"; }, {}};
+const ScoreFormat& percent(const RunSummary&) { return kPercent; }
 
 class RunsTest : public support::TemporaryFolderTest {
  protected:
@@ -35,37 +39,31 @@ TEST_F(RunsTest, TableShowsWhatDiffers) {
   const std::vector<RunSummary> runs = find_runs(folder_.string());
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0].metrics.size(), 1000u);
-  const RunTable table = run_table(runs);
+  const RunTable table = run_table(runs, percent);
   EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "time", "images/s", "memory", "model.h"}));
-  EXPECT_EQ(table.rows[1], (std::vector<std::string>{"softmax", "done", "9/9", "91.25%", "1 h 02 min", "1234", "286 MB", "softmax"}));
+  EXPECT_EQ(table.rows[1], (std::vector<std::string>{"softmax", "done", "9/9", "91%", "1 h 02 min", "1234", "286 MB", "softmax"}));
   EXPECT_EQ(table_text(table),
-            "run      state  step  best    time        images/s  memory  model.h\n"
-            "relu     done   9/9   91.25%  1 h 02 min  1234      286 MB  relu\n"
-            "softmax  done   9/9   91.25%  1 h 02 min  1234      286 MB  softmax\n");
+            "run      state  step  best  time        images/s  memory  model.h\n"
+            "relu     done   9/9   91%   1 h 02 min  1234      286 MB  relu\n"
+            "softmax  done   9/9   91%   1 h 02 min  1234      286 MB  softmax\n");
   EXPECT_EQ(find_runs(path("relu/")).at(0).name, "relu");
   EXPECT_TRUE(mentions(error_of([&] { find_runs(path("none")); }), {path("none"), "No such file"}));
 }
 
-TEST_F(RunsTest, TranslationsHaveLossesAndTokens) {
-  train::RunFolder run = train::RunFolder::create(path("de-en"), "task = \"translation\"\n");
-  run.write_status({.state = "done",
-                    .step = 9,
-                    .steps = 9,
-                    .best = -1.5,
-                    .values = {{"perplexity", 4.4817},
-                               {"bleu", 36.04},
-                               {"averaged_perplexity", 4.25},
-                               {"averaged_bleu", 36.5},
-                               {"tokens_per_second", 5432.1}}});
-  const RunTable table = run_table({read_run(path("de-en"))});
-  EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "perplexity", "BLEU", "averaged perplexity",
-                                                    "averaged BLEU", "tokens/s"}));
-  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"de-en", "done", "9/9", "loss 1.500", "4.48", "36.0", "4.25", "36.5", "5432"}));
-
-  support::MetricsWriter(train::metrics_path(path("de-en")), 0).append({1, {{"eval/loss", 1.5}}});
-  const std::string html = render_html(translation_report({read_run(path("de-en")), read_run(path("de-en/"))}, "Pairs"));
-  EXPECT_TRUE(mentions(html, {"<h1>Pairs</h1>", "2 runs side by side", "Loss on the validation text", path("de-en/")}));
-  EXPECT_EQ(html.find("BLEU of"), std::string::npos) << "no run has this curve";
+// Each run has the columns of its own scores; those of several have one.
+TEST_F(RunsTest, ScoresAreShownAsTheirFormatSays) {
+  const auto text = [](double value) { return std::to_string(std::lround(value)); };
+  const ScoreFormat words = {[](double score) { return "loss " + std::to_string(std::lround(-score)); },
+                             {{"loss", "loss", text}, {"errors", "errors", text}}};
+  const ScoreFormat images = {kPercent.best, {{"right", "accuracy", kPercent.best}, {"loss", "image_loss", text}}};
+  train::RunFolder::create(path("words"), "").write_status({.best = -3, .values = {{"loss", 3}, {"tokens_per_second", 5432.1}}});
+  train::RunFolder::create(path("images"), "")
+      .write_status({.best = 0.5, .values = {{"accuracy", 0.25}, {"image_loss", 7}, {"images_per_second", 12.3}}});
+  const RunTable table = run_table({read_run(path("words")), read_run(path("images"))},
+                                   [&](const RunSummary& run) -> const ScoreFormat& { return run.name == "words" ? words : images; });
+  EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "loss", "right", "images/s", "tokens/s"}));
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"words", "killed", "0/0", "loss 3", "3", "-", "-", "5432"}));
+  EXPECT_EQ(table.rows[1], (std::vector<std::string>{"images", "killed", "0/0", "50%", "7", "25%", "12", "-"}));
 }
 
 TEST_F(RunsTest, TellsRunningFromKilled) {
@@ -90,6 +88,7 @@ TEST_F(RunsTest, PageIsWholeEscapedAndStandsAlone) {
   Report report{.title = "relu <& softmax>",
                 .subtitle = "sub",
                 .runs = find_runs(folder_.string()),
+                .scores = kPercent,
                 .curves = {{"loss", "Training loss", "loss"}, {"unknown", "Nothing", ""}},
                 .sections = {{"Maps", "<script>", {{"a \"cat\"\n2nd line", "\x89PNG\r\n\x1a\nxy"}}, 99}}};
   report.runs[0].status.message = "<b>";
@@ -103,7 +102,7 @@ TEST_F(RunsTest, PageIsWholeEscapedAndStandsAlone) {
     EXPECT_EQ(html.find(forbidden), std::string::npos) << forbidden;
   report.sections[0].pictures[0].png = "GIF";
   EXPECT_THROW(render_html(report), std::invalid_argument);
-  EXPECT_TRUE(render_html({.title = "empty", .subtitle = "", .runs = {}, .curves = {}, .sections = {}}).ends_with("</html>\n"));
+  EXPECT_TRUE(render_html({.title = "empty", .subtitle = "", .runs = {}, .scores = kPercent, .curves = {}, .sections = {}}).ends_with("</html>\n"));
 }
 
 }  // namespace

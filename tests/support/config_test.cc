@@ -112,6 +112,43 @@ gain = 0.5
   EXPECT_EQ(config.shots, (std::vector<int64_t>{1, 5})) << "what the file does not name keeps its value";
 }
 
+// What was called otherwise in a former version.
+struct Renamed : Config {
+  static Renames renames() {
+    return {.keys = {{"blocks", "model.depth"}, {"model.h", "model.attention.h"}, {"model.attention", "model.attention.h"}},
+            .words = {{"model.pool", "mean", "gap"}}};
+  }
+};
+
+TEST(Config, OldNamesSayTheNewOnes) {
+  const auto error_in_file = [](const std::string& text) {
+    return error_of([&] {
+      Renamed config;
+      read_config_text(config, text, "a.toml");
+    });
+  };
+  const auto error_of_override = [](const std::string& assignment) {
+    return error_of([&] {
+      Renamed config;
+      override_config(config, assignment);
+    });
+  };
+  EXPECT_EQ(error_in_file("flip = true\nblocks = 3\n"), "a.toml:2: unknown key 'blocks'; it is called 'model.depth' now");
+  EXPECT_EQ(error_in_file("[model]\nh = \"relu\"\n"), "a.toml:2: unknown key 'model.h'; it is called 'model.attention.h' now");
+  EXPECT_EQ(error_in_file("[model]\nattention = \"relu\"\n"),
+            "a.toml:2: 'model.attention' is a group of keys, not a value; it is called 'model.attention.h' now");
+  EXPECT_EQ(error_in_file("[model]\npool = \"mean\"\n"), "a.toml:2: 'model.pool' is \"mean\"; it is called \"gap\" now");
+  EXPECT_EQ(error_of_override("blocks=3"), "--set blocks=3: unknown key 'blocks'; it is called 'model.depth' now");
+  EXPECT_EQ(error_of_override("model.pool=mean"), "--set model.pool=mean: 'model.pool' is \"mean\"; it is called \"gap\" now");
+  // The new names are read as ever, a group that has an old name is still a group, and other mistakes are named as they were.
+  Renamed config;
+  read_config_text(config, "[model]\ndepth = 3\n[model.attention]\nh = \"gelu\"\n", "a.toml");
+  EXPECT_EQ(config.model.depth, 3);
+  EXPECT_EQ(config.model.attention.h, "gelu");
+  EXPECT_TRUE(mentions(error_in_file("[model]\npool = \"gup\"\n"), {"gup", "gap, tok"}));
+  EXPECT_TRUE(mentions(error_in_file("blokcs = 3\n"), {"unknown key 'blokcs'", "--help-config"}));
+}
+
 TEST(Config, UnknownKeysNameFileLineAndNearest) {
   EXPECT_TRUE(mentions(error_in("flip = true\n[model]\ndepht = 3\n"), {"a.toml:3", "'model.depht'", "'model.depth'"}));
   EXPECT_TRUE(mentions(error_in("[modle]\ndepth = 3\n"), {"a.toml:1", "'modle'", "'model'"}));

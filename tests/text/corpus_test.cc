@@ -217,7 +217,7 @@ TEST(Batches, WhatDoesNotFitIsNamed) {
   const std::string place = fmt::format("pair {} of d{}", longest % 40 + 1, longest / 40);
   EXPECT_EQ(corpus->place_name(longest), place);
   EXPECT_ERROR(Batches(corpus, {.tokens = 20}), fmt::format("{}: has {} tokens", place, length(longest)), "a batch holds 20",
-               fmt::format("{} of {} items", over, corpus->size()), "optim.tokens", "data.longest_tokens");
+               fmt::format("{} of {} items", over, corpus->size()), "optim.batch", "data.longest_tokens");
   EXPECT_NO_THROW(Batches(corpus, {.tokens = length(longest)}));
 
   const auto documents = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{.document_tokens = 100000});

@@ -18,7 +18,6 @@
 #include "../support/file_size_limit.h"
 #include "../support/temporary_folder.h"
 #include "support/safetensors.h"
-#include "train/task_kind.h"
 
 namespace hinge::train {
 namespace {
@@ -71,7 +70,7 @@ TEST_F(RunFolderTest, CreatesOnceAndSaysHowToGoOn) {
   EXPECT_EQ(content("runs/a/config.toml"), "steps = 1\n");
   EXPECT_TRUE(is_run(run_));
   EXPECT_TRUE(mentions(error_of([&] { create(); }), {run_, "--resume " + run_}));
-  EXPECT_TRUE(mentions(error_of([&] { RunFolder::open(path("none")); }), {"no run", path("none")}));
+  EXPECT_TRUE(mentions(error_of([&] { RunFolder::open(path("none")); }), {"is not a run", path("none")}));
   EXPECT_TRUE(mentions(error_of([&] { RunFolder::open(folder_.string()); }), {"config.toml"}));
   EXPECT_FALSE(latest_checkpoint(run_).found);
   EXPECT_FALSE(best_checkpoint(run_).found);
@@ -269,19 +268,6 @@ TEST_F(RunFolderTest, SurvivesBeingKilledAtAnyMoment) {
     for (const std::string& name : checkpoints()) EXPECT_TRUE(name.starts_with("step-")) << name;
   }
   EXPECT_GT(reported, 0) << "no round got as far as one checkpoint: the test tests nothing";
-}
-
-class TaskKindTest : public support::TemporaryFolderTest {};
-
-TEST_F(TaskKindTest, IsReadFromTheConfig) {
-  put("a.toml", "[model]\ntask = \"translation\"\n");
-  EXPECT_EQ(task_of_config(path("a.toml")), TaskKind::vit) << "only a key at the top counts";
-  put("b.toml", "task = 'translation'\n[model]\nwidth = 3\n");
-  EXPECT_EQ(task_of_config(path("b.toml")), TaskKind::translation);
-  put("c.toml", "task = \"translate\"\n");
-  EXPECT_TRUE(
-      mentions(error_of([&] { task_of_config(path("c.toml")); }), {path("c.toml"), "translate", "vit", "did you mean \"translation\""}));
-  EXPECT_TRUE(mentions(error_of([&] { task_of_config(path("none.toml")); }), {path("none.toml")}));
 }
 
 }  // namespace

@@ -1,0 +1,109 @@
+// Tasks: what can be trained. Each has a folder of its own here, with its config, data, training step, evaluation and report, and a line in
+// table.cc. What the commands ask of a task goes through the struct below; no other part of the program knows which tasks there are.
+#pragma once
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "experiment/html_report.h"
+#include "experiment/runs.h"
+#include "support/config.h"
+#include "support/progress.h"
+#include "train/config.h"
+#include "train/run_folder.h"
+#include "train/train_result.h"
+
+namespace hinge::tasks {
+
+// Something was asked of a task that it does not have: wrong usage of a command.
+struct RequestError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A config as a command line gives it: a TOML file and changes ("optim.lr=1e-4").
+struct ConfigSource {
+  std::string file;
+  std::vector<std::string> changes = {};
+};
+
+struct EvalRequest {
+  std::string run;
+  train::Which which = train::Which::best;
+  std::string data = {}, split = {};      // empty: the run's own
+  std::vector<std::string> classes = {};  // predict only among these
+};
+
+struct EvalReport {
+  train::ChosenWeights weights;
+  std::string text;     // for a person: begins with what it was measured on, "500 images of ..."
+  nlohmann::json json;  // the same for a program
+};
+
+struct ExportRequest {
+  std::string from;  // a config or a run
+  std::vector<std::string> changes = {};
+  std::string split, out;  // out: the beginning of the files' names
+};
+
+// All functions throw std::runtime_error. Those that may be null say so: not every task has them.
+struct Task {
+  std::string name;         // its word in configs: task = "vision"
+  std::string former_name;  // its word in former versions; empty: none
+
+  // hinge train. `stop` may be set at any time, by a signal handler for example: the run saves a checkpoint and returns.
+  std::string (*describe_config)(const std::optional<ConfigSource>& source);  // all keys; without a source with their defaults
+  train::TrainResult (*train)(const ConfigSource& config, const std::string& folder, const std::atomic<bool>& stop,
+                              support::ProgressOutput output);
+  train::TrainResult (*resume)(const std::string& run, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
+                               support::ProgressOutput output);
+
+  // hinge eval
+  EvalReport (*evaluate)(const EvalRequest& request);
+
+  // hinge runs
+  experiment::ScoreFormat scores;
+
+  // hinge report. The sections come after the curves; a run that is not in them gets a problem that says why. May be null.
+  std::string report_title;
+  std::vector<experiment::ReportCurve> curves;
+  std::vector<experiment::ReportSection> (*report_sections)(std::vector<experiment::RunSummary>& runs) = nullptr;
+
+  // hinge data export: writes a part of the data as plain files and says which; notes go to standard error. May be null.
+  std::string (*export_data)(const ExportRequest& request) = nullptr;
+};
+
+// The table.
+const std::vector<const Task*>& all();
+
+// The task of a config, by its key `task`; vision without the key. Throws support::ConfigError for a task that there is not.
+const Task& of_config(const std::string& file);
+const Task& of_config(const support::FlatConfig& config, const std::string& file);
+const Task& of_run(const std::string& run);
+
+// Throws unless `run` is of the task that `command` ("hinge predict") is for.
+void require_task(const std::string& run, const std::string& task, const std::string& command);
+
+// How the scores of a run are shown; plain numbers for a run of no task that there is.
+const experiment::ScoreFormat& score_format(const experiment::RunSummary& run);
+
+// The page that compares runs of one task; `title` may be empty. Throws std::runtime_error for runs of several tasks.
+experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title);
+
+// ---- for the tasks themselves
+
+template <class Config> Config read_config(const ConfigSource& source) {
+  Config config;
+  support::read_config(config, source.file);
+  train::change_config(config, source.changes);
+  return config;
+}
+
+template <class Config> std::string describe_config(const std::optional<ConfigSource>& source) {
+  return support::describe_config(source ? read_config<Config>(*source) : Config());
+}
+
+}  // namespace hinge::tasks

@@ -1,0 +1,22 @@
+#include "tasks/translation/config.h"
+
+namespace hinge::translation {
+
+support::Renames Config::renames() {
+  support::Renames renames{.keys = {{"model.slots", "model.ffn.width"},
+                                    {"model.encoder_depth", "model.encoder.depth"},
+                                    {"model.decoder_depth", "model.decoder.depth"},
+                                    {"model.ffn", "model.ffn.activation"},
+                                    {"model.ffn_dropout", "model.ffn.dropout"},
+                                    {"model.attention", "model.attention.preset"},
+                                    {"model.gamma", "model.attention.gamma"},
+                                    {"model.attention_dropout", "model.attention.dropout"},
+                                    {"optim.tokens", "optim.batch"}}};
+  for (const std::string part : {"model.encoder.", "model.decoder.", "model.cross."})
+    for (const char* key : {"preset", "h", "alpha", "length", "length_n", "gain", "bias", "gamma", "learn_alpha", "learn_gain",
+                            "learn_bias", "qk_norm", "gate", "dropout"})
+      renames.keys.push_back({part + key, part + "attention." + key});
+  return renames;
+}
+
+}  // namespace hinge::translation

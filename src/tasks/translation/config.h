@@ -1,0 +1,81 @@
+// What `hinge train` reads for a translation model: configs/translation/*.toml, bound to structs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "models/seq2seq.h"
+#include "support/config.h"
+#include "text/corpus.h"
+#include "text/source.h"
+#include "text/vocabulary.h"
+#include "train/config.h"
+
+namespace hinge::translation {
+
+struct DataConfig {
+  text::TextSource source = {};
+  text::CorpusOptions corpus = {};
+  std::string vocabulary_file = {};
+  text::VocabularyOptions vocabulary = {};
+
+  template <class V> void visit(V& v) {
+    source.visit(v);
+    v("document_tokens", corpus.document_tokens, "cut documents to so many tokens, at sentence ends; 0: every sentence stands alone");
+    v("longest_tokens", corpus.longest, "tokens of a sentence that stands alone, on either side");
+    v("over_long", corpus.over_long, "what a pair with more tokens is: left out or cut", {"drop", "truncate"});
+    v("vocabulary_file", vocabulary_file,
+      "a SentencePiece model to use; empty: one is trained on the training text, both languages together");
+    v("vocabulary", vocabulary, "the one that is trained");
+  }
+};
+
+struct OptimConfig : train::OptimConfig {
+  OptimConfig()
+      : train::OptimConfig({.lr = 5e-4,
+                            .beta2 = 0.98,
+                            .eps = 1e-9,
+                            .batch = 4096,
+                            .warmup_steps = 4000,
+                            .schedule = train::Schedule::inverse_sqrt}) {}
+  double label_smoothing = 0.1;
+  double regulariser_weight = 0;
+  int64_t regulariser_warmup_steps = 0;
+
+  template <class V> void visit(V& v) {
+    train::OptimConfig::visit(v, "source or target tokens of a step, whichever are more: about that many, never more");
+    v("label_smoothing", label_smoothing, "share of a target that is spread evenly over the vocabulary");
+    v("regulariser_weight", regulariser_weight,
+      "weight of the ReLUFormer's L_reg beside the loss; a model without relu attention has none");
+    v("regulariser_warmup_steps", regulariser_warmup_steps, "steps in which that weight grows from 0");
+  }
+};
+
+struct RunConfig : train::RunConfig {
+  int64_t bleu_sentences = 0;
+
+  template <class V> void visit(V& v) {
+    train::RunConfig::visit(v);
+    v("bleu_sentences", bleu_sentences, "validation sentences that each evaluation translates greedily for a BLEU; 0: none");
+  }
+};
+
+struct Config {
+  std::string task = "translation";
+  models::Seq2SeqConfig model = {};
+  DataConfig data = {};
+  OptimConfig optim = {};
+  RunConfig train = {};
+
+  template <class V> void visit(V& v) {
+    v("task", task, "what is trained", {"translation"});
+    v("model", model, "the model");
+    v("data", data, "the text");
+    v("optim", optim, "the optimiser");
+    v("train", train, "the run");
+  }
+
+  static support::Renames renames();
+};
+
+}  // namespace hinge::translation

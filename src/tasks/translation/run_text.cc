@@ -1,0 +1,28 @@
+#include "tasks/translation/run_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "support/nearest.h"
+#include "tasks/task.h"
+
+namespace hinge::translation {
+
+text::Part parse_part(const std::string& option, const std::string& name) {
+  if (const std::optional<text::Part> part = text::part_of(name)) return *part;
+  const std::optional<std::string> meant = support::nearest(name, text::part_names());
+  throw tasks::RequestError(fmt::format("{} '{}' is unknown.{} Allowed: {}", option, name,
+                                        meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(text::part_names(), ", ")));
+}
+
+text::ParallelText read_part_or_files(const std::string& option, const std::string& given, const Config& config) {
+  const text::TextSource& source = config.data.source;
+  if (const std::optional<text::Part> part = text::part_of(given)) return text::read_text(source, *part);
+  const size_t comma = given.find(',');
+  if (comma == std::string::npos)
+    throw tasks::RequestError(
+        fmt::format("{} '{}' is not known: give train, valid or test of the run's text, or two files: SOURCE,TARGET", option, given));
+  return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {text::parse_on_error(source.on_error), source.longest});
+}
+
+}  // namespace hinge::translation

@@ -1,0 +1,56 @@
+#include "tasks/translation/trained_model.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "train/weights.h"
+
+namespace hinge::translation {
+namespace {
+
+nlohmann::json length_rules(const models::Seq2SeqConfig& model) {
+  nlohmann::json rules = nlohmann::json::object();
+  for (const auto& [name, options] : models::attention_options(model)) rules[name] = length_rule_name(options.attention.length_rule);
+  return rules;
+}
+
+}  // namespace
+
+std::string vocabulary_path(const std::string& run) { return run + "/vocabulary.model"; }
+
+nlohmann::json checkpoint_state(const Config& config, const text::Vocabulary& vocabulary) {
+  return {{"vocabulary", {{"size", vocabulary.size()}, {"hash", vocabulary.hash()}}},
+          {"pair", config.data.source.pair},
+          {"length_rules", length_rules(config.model)}};
+}
+
+void require_vocabulary(const text::Vocabulary& vocabulary, const train::Checkpoint& checkpoint, const std::string& run) {
+  const nlohmann::json& stored = checkpoint.state.at("vocabulary");
+  vocabulary.require_fit(stored.at("size").get<int64_t>(), stored.at("hash").get<uint64_t>(), run);
+}
+
+void require_length_rules(const models::Seq2SeqConfig& model, const train::Checkpoint& checkpoint, const std::string& run) {
+  const nlohmann::json &trained = checkpoint.state.at("length_rules"), now = length_rules(model);
+  for (const auto& [name, rule] : trained.items())
+    if (now.at(name) != rule)
+      throw std::runtime_error(
+          fmt::format("'{}' was trained with the length rule {} in its {}, but the config now gives {}: put model.attention "
+                      "and model.{}.attention back as they were",
+                      run, rule.get<std::string>(), name, now.at(name).get<std::string>(), name));
+}
+
+TrainedModel load(const std::string& run, train::Which which) {
+  const Config config = train::read_run_config<Config>(run);
+  TrainedModel trained{config, text::Vocabulary::load(vocabulary_path(run)), nullptr, train::choose_weights(run, which)};
+  const train::Checkpoint& checkpoint = trained.weights.checkpoint;
+  require_vocabulary(trained.vocabulary, checkpoint, run);
+  require_length_rules(config.model, checkpoint, run);
+  if (const auto text = checkpoint.state.find("text"); text != checkpoint.state.end())
+    trained.source_tokens = text->at(1).get<int64_t>(), trained.target_tokens = text->at(2).get<int64_t>();
+  trained.model = std::make_unique<models::Seq2Seq>(config.model, 0);
+  train::load_weights(trained.weights.path(), trained.model->parameters());
+  return trained;
+}
+
+}  // namespace hinge::translation

@@ -1,0 +1,319 @@
+#include "tasks/translation/training.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "nn/random.h"
+#include "support/config.h"
+#include "support/require.h"
+#include "tasks/translation/evaluation.h"
+#include "tasks/translation/trained_model.h"
+#include "text/batches.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+namespace hinge::translation {
+namespace {
+
+using support::require;
+
+// ---- the text of a run
+
+struct RunText {
+  text::Vocabulary vocabulary;
+  std::shared_ptr<const text::Corpus> train, valid;
+  // Validation sentences to translate for BLEU: the tokens of the corpus, which are cut where it cuts.
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<std::string> references;
+};
+
+text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train,
+                                 const support::ProgressOutput& output) {
+  if (!config.vocabulary_file.empty()) return text::Vocabulary::load(config.vocabulary_file);
+  std::vector<std::string_view> sentences;
+  for (const text::Document& document : train.documents)
+    for (const text::Pair& pair : document.pairs) sentences.insert(sentences.end(), {pair.source, pair.target});
+  output.write(fmt::format("vocabulary: finding {} pieces in {} sentences\n", config.vocabulary.size, sentences.size()));
+  return text::Vocabulary::train(sentences, config.vocabulary);
+}
+
+// `stored`: the vocabulary that the run has already.
+RunText read_run_text(const Config& config, const std::optional<text::Vocabulary>& stored,
+                      const support::ProgressOutput& output) {
+  const auto [train, valid, skipped] = text::read_training_text(config.data.source);
+  if (!skipped.empty()) output.write(fmt::format("catalogues: left out: {}\n", text::describe(skipped)));
+  const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train, output);
+  RunText data{vocabulary, nullptr, nullptr, {}, {}};
+  const auto encode = [&](const char* name, const text::ParallelText& text) {
+    auto corpus = std::make_shared<const text::Corpus>(text, vocabulary, config.data.corpus);
+    output.write(fmt::format("{}: {} {}, {} source and {} target tokens", name, corpus->size(),
+                             config.data.corpus.document_tokens > 0 ? "parts of documents" : "pairs", corpus->source_tokens(),
+                             corpus->target_tokens()));
+    text::Counts left_out = text.skipped;
+    for (const auto& [reason, count] : corpus->skipped()) left_out[reason] += count;
+    if (corpus->cut() > 0) output.write(fmt::format("; cut shorter: {}", corpus->cut()));
+    output.write(left_out.empty() ? "\n" : fmt::format("; left out: {}\n", text::describe(left_out)));
+    return corpus;
+  };
+  data.train = encode("training", train);
+  data.valid = encode("validation", valid);
+  // Evenly over the text: its beginning may be one document, or one program's messages.
+  const int64_t size = data.valid->size(), count = std::min(config.train.bleu_sentences, size);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t item = i * size / count;
+    const std::span<const int32_t> source = data.valid->source(item);
+    data.sources.emplace_back(source.begin(), source.end());
+    data.references.push_back(text::joined(valid, data.valid->place(item)).target);
+  }
+  return data;
+}
+
+// Steps of that many epochs, or `most` if there are more. Looks at no epoch behind that.
+int64_t steps_of(text::Batches& batches, int64_t accumulate, double epochs, int64_t most) {
+  const auto whole = static_cast<int64_t>(std::min(epochs, 1e15));
+  for (int64_t epoch = 1; epoch <= whole; ++epoch)
+    if (batches.first_step(epoch) / accumulate > most) return most;
+  const double part = epochs - static_cast<double>(whole);
+  double count = static_cast<double>(batches.first_step(whole));
+  if (part > 0) count += part * static_cast<double>(batches.steps(whole));
+  return std::min(most, static_cast<int64_t>(std::llround(count / static_cast<double>(accumulate))));
+}
+
+// ---- the config
+
+// What can be checked before the text is read, which takes a while.
+void check(const Config& config) {
+  const OptimConfig& optim = config.optim;
+  train::check(optim, config.train);
+  require(optim.label_smoothing >= 0 && optim.label_smoothing < 1,
+          fmt::format("optim.label_smoothing must be in [0, 1), got {}", optim.label_smoothing));
+  require(optim.regulariser_weight >= 0 && std::isfinite(optim.regulariser_weight),
+          fmt::format("optim.regulariser_weight must not be negative, got {}", optim.regulariser_weight));
+  require(optim.regulariser_warmup_steps >= 0,
+          fmt::format("optim.regulariser_warmup_steps cannot be negative, got {}", optim.regulariser_warmup_steps));
+  require(config.train.bleu_sentences >= 0, fmt::format("train.bleu_sentences cannot be negative, got {}", config.train.bleu_sentences));
+  models::Seq2SeqConfig model = config.model;
+  if (model.vocabulary == 0) model.vocabulary = 1;  // stands for the number that is not known yet
+  models::resolved(model);
+  const text::CorpusOptions& corpus = config.data.corpus;
+  const bool documents = corpus.document_tokens > 0;
+  const int64_t longest = documents ? corpus.document_tokens : corpus.longest;
+  const char* key = documents ? "document_tokens" : "longest_tokens";
+  require(longest <= model.max_length, fmt::format("model.max_length {} is less than data.{} {}", model.max_length, key, longest));
+}
+
+Config resolve(Config config, const RunText& data) {
+  const int64_t size = data.vocabulary.size();
+  require(config.model.vocabulary == 0 || config.model.vocabulary == size,
+          fmt::format("model.vocabulary is {}, but the vocabulary has {} tokens (0 takes their number)", config.model.vocabulary, size));
+  config.model.vocabulary = size;
+  config.model = models::resolved(config.model);
+  config.model.gradient_checkpointing = config.train.gradient_checkpointing;
+  std::string& path = config.data.source.path;
+  path = train::absolute_path(path.empty() && config.data.source.kind == "files" ? "." : path);
+  config.data.vocabulary_file = train::absolute_path(config.data.vocabulary_file);
+  text::Batches batches(data.train, batch_options(config, /*training=*/true));
+  train::resolve_steps(config.optim,
+                       [&](double epochs, int64_t most) { return steps_of(batches, config.optim.accumulate, epochs, most); });
+  return config;
+}
+
+// ---- the training
+
+class TranslationTraining : public train::Trainable {
+ public:
+  TranslationTraining(Config config, RunText data, BleuFunction bleu)
+      : config_(std::move(config)),
+        data_(std::move(data)),
+        bleu_(std::move(bleu)),
+        model_(config_.model, train::stream_seed(seed(), train::Stream::weights)),
+        batches_(data_.train, batch_options(config_, /*training=*/true)),
+        valid_(data_.valid, batch_options(config_, /*training=*/false)) {
+    if (!model_.has_regulariser()) config_.optim.regulariser_weight = 0;
+  }
+
+  const Config& config() const { return config_; }
+  const text::Vocabulary& vocabulary() const { return data_.vocabulary; }
+
+  train::LoopSettings settings() {
+    return train::loop_settings(config_.optim, config_.train, [this](double epochs, int64_t most) {
+      return steps_of(batches_, config_.optim.accumulate, epochs, most);
+    });
+  }
+
+  const nn::Parameters& parameters() const override { return model_.parameters(); }
+  std::string items() const override { return "tokens"; }
+  std::string score_name() const override { return "validation loss"; }
+  std::string score_text(double score) const override { return fmt::format("{:.4f}", -score); }
+
+  void begin(int64_t first_step) override { step_ = first_step; }
+
+  std::optional<train::StepOutcome> step(const std::atomic<bool>& stop) override {
+    const OptimConfig& optim = config_.optim;
+    const double started = train::steady_seconds();
+    parts_.clear();
+    int64_t tokens = 0;
+    for (int64_t part = 0; part < optim.accumulate; ++part) {
+      parts_.emplace_back(batches_.at(step_ * optim.accumulate + part));
+      tokens += parts_.back().labels.numel();
+    }
+    waited_ += train::steady_seconds() - started;
+    double weight = optim.regulariser_weight;
+    if (step_ < optim.regulariser_warmup_steps) weight *= static_cast<double>(step_) / static_cast<double>(optim.regulariser_warmup_steps);
+    ++step_;
+
+    train::StepOutcome outcome;
+    outcome.items = static_cast<double>(tokens);
+    double nll = 0, right = 0, regulariser = 0;
+    for (failed_part_ = 0; failed_part_ < parts_.size(); ++failed_part_) {
+      if (stop) return {};
+      before_part_ = nn::generator_state();
+      const ModelBatch& batch = parts_[failed_part_];
+      const models::Seq2SeqLoss result = model_.loss(
+          batch.source, batch.target, batch.labels,
+          {.training = true, .regulariser = optim.regulariser_weight > 0, .label_smoothing = optim.label_smoothing, .views = nullptr});
+      // The mean over the step's tokens: a part counts by its tokens, so that a step does not depend on how it is cut.
+      const double share = static_cast<double>(result.tokens) / static_cast<double>(tokens);
+      const auto factor = [](double value) { return at::scalar_tensor(value, at::kFloat); };
+      const double loss = result.loss.item<double>(), extra = result.regulariser.defined() ? result.regulariser.item<double>() : 0;
+      if (!std::isfinite(loss) || !std::isfinite(extra)) return train::StepOutcome{.loss = std::isfinite(loss) ? extra : loss};
+      outcome.loss += share * loss, regulariser += share * extra;
+      nll += result.nll, right += static_cast<double>(result.right);
+      if (weight > 0)
+        torch::autograd::backward({result.loss, result.regulariser}, {factor(share), factor(weight * share)});
+      else
+        torch::autograd::backward({result.loss}, {factor(share)});
+    }
+    outcome.accuracy = right / outcome.items;
+    outcome.sums = {{"loss", outcome.loss * outcome.items}, {"nll", nll}, {"right", right}, {"tokens", outcome.items}};
+    if (optim.regulariser_weight > 0) outcome.sums["regulariser"] = regulariser;
+    return outcome;
+  }
+
+  std::string first_not_finite() override {
+    const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
+    const ModelBatch& batch = parts_[failed_part_];
+    nn::set_generator_state(before_part_);  // the same dropout again
+    models::Seq2SeqViews views;
+    const models::Seq2SeqOutput output = model_.forward(batch.source, batch.target, {.training = true, .views = &views});
+    for (const nn::LayerView& layer : views.layers)
+      if (!finite(layer.output)) return layer.name;
+    if (!finite(views.encoder)) return "what leaves the encoder";
+    if (!finite(views.decoder)) return "what leaves the decoder";
+    if (!finite(output.logits)) return "the output projection";
+    return config_.optim.regulariser_weight > 0 ? "the loss or the regulariser" : "the loss";
+  }
+
+  train::Values metrics(const train::Sums& sums, int64_t steps) const override {
+    const double tokens = sums.at("tokens"), n = static_cast<double>(steps);
+    train::Values values = {{"loss", sums.at("loss") / tokens},
+                     {"nll", sums.at("nll") / tokens},
+                     {"accuracy", sums.at("right") / tokens},
+                     {"tokens", tokens / n}};
+    if (sums.contains("regulariser")) values.emplace_back("regulariser", sums.at("regulariser") / n);
+    return values;
+  }
+
+  std::optional<train::EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const train::EvaluationProgress& progress) override {
+    if (stop) return {};
+    const std::optional<Evaluation> result = translation::evaluate(model_, valid_, [&](int64_t done, int64_t all) {
+      progress("evaluating", done, all);
+      return !stop;
+    });
+    if (!result) return {};
+    const double loss = result->loss(), perplexity = result->perplexity();
+    train::EvaluationOutcome outcome{-loss, {{"loss", loss}, {"perplexity", perplexity}, {"token_accuracy", result->accuracy()}}, {}};
+    outcome.text = fmt::format("loss {:.4f}, perplexity {:.2f} on {} tokens", loss, perplexity, result->tokens);
+    if (!data_.sources.empty()) {
+      const std::optional<double> score = bleu(stop, progress);
+      if (!score) return {};
+      outcome.metrics.emplace_back("bleu", *score);
+      outcome.text += fmt::format(", BLEU {:.2f} on {} sentences", *score, data_.sources.size());
+    }
+    return outcome;
+  }
+
+  nlohmann::json checkpoint_state() const override {
+    nlohmann::json state = translation::checkpoint_state(config_, data_.vocabulary);
+    state["text"] = text_size();
+    if (text_has_changed_) state["text_has_changed"] = true;
+    return state;
+  }
+  // The run has begun with another text than that which it goes on with.
+  void note_changed_text() { text_has_changed_ = true; }
+  double waited_seconds() const override { return waited_; }
+
+  // How much there is to train on: tells whether a resumed run finds the same text.
+  nlohmann::json text_size() const { return {data_.train->size(), data_.train->source_tokens(), data_.train->target_tokens()}; }
+
+ private:
+  uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
+
+  // Nothing: stopped before its end.
+  std::optional<double> bleu(const std::atomic<bool>& stop, const train::EvaluationProgress& progress) const {
+    if (stop) return {};
+    return bleu_(model_, data_.vocabulary, data_.sources, data_.references, [&](int64_t done, int64_t all) {
+      progress("translating", done, all);
+      return !stop;
+    });
+  }
+
+  Config config_;
+  const RunText data_;
+  const BleuFunction bleu_;
+  models::Seq2Seq model_;
+  text::Batches batches_, valid_;
+  int64_t step_ = 0;               // the next
+  std::vector<ModelBatch> parts_;  // of the last step
+  size_t failed_part_ = 0;
+  at::Tensor before_part_;  // the generator's state before it
+  double waited_ = 0;
+  bool text_has_changed_ = false;
+};
+
+}  // namespace
+
+train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
+                         BleuFunction bleu) {
+  check(given);
+  train::use_threads(given.train.threads);
+  RunText data = read_run_text(given, std::nullopt, output);
+  const Config config = resolve(given, data);
+  TranslationTraining training(config, std::move(data), std::move(bleu));
+  train::RunFolder run = train::RunFolder::create(folder, support::write_config(training.config()),
+                                                  {{"vocabulary.model", training.vocabulary().bytes()}});
+  return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
+}
+
+train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
+                          support::ProgressOutput output, BleuFunction bleu) {
+  Config config = train::config_to_resume<Config>(folder, changes);
+  check(config);
+  train::use_threads(config.train.threads);
+  train::RunFolder run = train::RunFolder::open(folder);
+  const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
+  const text::Vocabulary vocabulary = text::Vocabulary::load(vocabulary_path(folder));
+  if (from) require_vocabulary(vocabulary, *from, folder);
+  RunText data = read_run_text(config, vocabulary, output);
+  config = resolve(config, data);
+  if (from) require_length_rules(config.model, *from, folder);
+  TranslationTraining training(config, std::move(data), std::move(bleu));
+  if (from && from->state.contains("text") && from->state["text"] != training.text_size()) {
+    output.write("the training text is not the one that this run began with: it goes on with what is there now\n");
+    training.note_changed_text();
+  }
+  if (from && from->state.contains("text_has_changed")) training.note_changed_text();
+  train::require_steps(training.settings(), from);
+  if (!changes.empty()) run.write_config(support::write_config(training.config()));
+  return train::run_loop(training, training.settings(), std::move(run), from, stop, std::move(output));
+}
+
+}  // namespace hinge::translation

@@ -1,0 +1,113 @@
+#include "tasks/vision/evaluate_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "support/nearest.h"
+#include "support/progress.h"
+#include "tasks/vision/evaluation.h"
+#include "tasks/vision/labels.h"
+#include "tasks/vision/model_input.h"
+#include "tasks/vision/trained_model.h"
+
+namespace hinge::vision {
+namespace {
+
+// The split to test on, where none is named.
+std::string test_split(const data::DataSource& source) {
+  const std::vector<std::string> there = data::splits(source);
+  for (const char* name : {"test", "val", "validation"})
+    if (std::find(there.begin(), there.end(), name) != there.end()) return name;
+  return there.front();
+}
+
+double accuracy(const ClassCount& count) {
+  return count.images ? static_cast<double>(count.right) / static_cast<double>(count.images) : 0;
+}
+
+// All classes, or those that do worst if there are too many for a terminal.
+std::string class_table(const Evaluation& result, const std::vector<std::string>& names) {
+  constexpr size_t kMost = 100, kWorst = 20;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (result.classes[i].images > 0) order.push_back(i);
+  std::string text;
+  if (order.size() > kMost) {
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return accuracy(result.classes[a]) < accuracy(result.classes[b]); });
+    text += fmt::format("The {} of {} classes that do worst (--json has all):\n", kWorst, order.size());
+    order.resize(kWorst);
+  }
+  size_t width = 5;
+  for (const size_t i : order) width = std::max(width, names[i].size());
+  text += fmt::format("  {:<{}}  {:>7}  {:>8}\n", "class", width, "images", "accuracy");
+  for (const size_t i : order)
+    text += fmt::format("  {:<{}}  {:>7}  {:>7.2f}%  {}\n", names[i], width, result.classes[i].images, 100 * accuracy(result.classes[i]),
+                        support::bar(accuracy(result.classes[i]), 30));
+  return text;
+}
+
+nlohmann::json to_json(const Evaluation& result, const std::vector<std::string>& names) {
+  nlohmann::json classes = nlohmann::json::array();
+  for (size_t i = 0; i < names.size(); ++i)
+    classes.push_back({{"class", names[i]}, {"images", result.classes[i].images}, {"right", result.classes[i].right}});
+  return {{"images", result.images}, {"top1", result.accuracy()}, {"top5", result.top5_accuracy()},
+          {"loss", result.loss},     {"skipped", result.skipped}, {"classes", classes}};
+}
+
+}  // namespace
+
+DataConfig other_data(const std::string& given, const DataConfig& of_run) {
+  DataConfig config = of_run;
+  const size_t colon = given.find(':');
+  config.format = given.substr(0, colon);
+  config.path = colon == std::string::npos ? "" : given.substr(colon + 1);
+  config.label_map.clear();
+  const std::vector<std::string>& known = data::formats();
+  if (std::find(known.begin(), known.end(), config.format) != known.end()) return config;
+  const std::optional<std::string> meant = support::nearest(config.format, known);
+  throw tasks::RequestError(fmt::format("--data '{}': the format '{}' is unknown.{} Write FORMAT or FORMAT:FOLDER; formats: {}", given,
+                                        config.format, meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(known, ", ")));
+}
+
+tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
+  const TrainedModel trained = load(request.run, request.which);
+  const Config& config = trained.config;
+  const DataConfig data = request.data.empty() ? config.data : other_data(request.data, config.data);
+  std::string split = request.split;
+  if (split.empty()) split = request.data.empty() ? data.eval : test_split(source_of(data, "test"));
+  const std::shared_ptr<const data::ImageSet> images = data::open_images(source_of(data, split));
+  const LabelledImages labelled = match_labels(with_channels(images, config.model.channels), trained.classes, request.classes);
+
+  EvaluationOptions options;
+  options.threads = static_cast<int>(std::max<int64_t>(1, config.data.threads));
+  options.on_error = data::parse_on_error(config.data.on_error);
+  options.loss = config.optim.loss;
+  options.among = labelled.among;
+  Evaluation result;
+  {
+    support::Progress progress("eval", labelled.images->size());
+    options.progress = [&](int64_t done, int64_t) { progress.update(done, {}); };
+    result = evaluate(*trained.model, labelled.images, input_pipeline(config), options);
+  }
+
+  const std::vector<std::string>& names = labelled.images->classes();
+  tasks::EvalReport report{trained.weights, {}, {}};
+  report.json = to_json(result, names);
+  report.json.update({{"format", data.format}, {"split", split}, {"left_out", labelled.left_out}});
+  report.text = fmt::format("{} images of {}, split {}\n", result.images, data.format, split);
+  if (!labelled.among.empty())
+    report.text += fmt::format("predicting among {} of {} classes; {} images of other classes are left out\n", labelled.among.size(),
+                               trained.classes.size(), labelled.left_out);
+  report.text += fmt::format("  top-1  {:.2f}%\n  top-5  {:.2f}%\n  loss   {:.4f}\n", 100 * result.accuracy(),
+                             100 * result.top5_accuracy(), result.loss);
+  for (const std::string& skipped : result.skipped) report.text += fmt::format("  skipped {}\n", skipped);
+  report.text += class_table(result, names);
+  return report;
+}
+
+}  // namespace hinge::vision

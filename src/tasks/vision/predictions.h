@@ -1,0 +1,20 @@
+// What a trained model takes a picture for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/image.h"
+#include "tasks/vision/trained_model.h"
+
+namespace hinge::vision {
+
+struct Prediction {
+  int64_t label = 0;
+  double probability = 0, logit = 0;
+};
+
+// The `top` classes of a picture of any size, the likeliest first. Throws std::runtime_error.
+std::vector<Prediction> predict(const TrainedModel& trained, const data::Image& image, int64_t top);
+
+}  // namespace hinge::vision

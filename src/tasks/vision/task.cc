@@ -1,0 +1,45 @@
+// Image classification with vision transformers, as the commands see it.
+#include "tasks/task.h"
+
+#include <fmt/format.h>
+
+#include "tasks/vision/config.h"
+#include "tasks/vision/evaluate_run.h"
+#include "tasks/vision/report.h"
+#include "tasks/vision/training.h"
+
+namespace hinge::vision {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.2f}%", 100 * share); }
+
+train::TrainResult train_config(const tasks::ConfigSource& source, const std::string& folder, const std::atomic<bool>& stop,
+                                support::ProgressOutput output) {
+  const auto config = tasks::read_config<Config>(source);
+  output.write(fmt::format("Training into {}\n", folder));
+  return train(config, folder, stop, std::move(output));
+}
+
+}  // namespace
+
+const tasks::Task& task() {
+  static const tasks::Task kTask = {
+      .name = "vision",
+      .former_name = "vit",
+      .describe_config = tasks::describe_config<Config>,
+      .train = train_config,
+      .resume = resume,
+      .evaluate = evaluate_run,
+      .scores = {.best = percent,
+                 .columns = {{"accuracy", "accuracy", percent}, {"averaged accuracy", "averaged_accuracy", percent}}},
+      .report_title = "Vision transformers compared",
+      .curves = {{"train/loss", "Training loss", "loss"},
+                 {"eval/accuracy", "Accuracy on the evaluation images", "accuracy"},
+                 {"eval/loss", "Loss on the evaluation images", "loss"},
+                 {"train/accuracy", "Accuracy on the training batches", "accuracy"}},
+      .report_sections = report_sections,
+  };
+  return kTask;
+}
+
+}  // namespace hinge::vision

@@ -1,0 +1,234 @@
+#include "tasks/vision/training.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <memory>
+
+#include "data/error.h"
+#include "data/loader.h"
+#include "hinge/ops/dense.h"
+#include "nn/random.h"
+#include "support/config.h"
+#include "support/require.h"
+#include "eval/pixels.h"
+#include "tasks/vision/evaluation.h"
+#include "tasks/vision/trained_model.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+namespace hinge::vision {
+namespace {
+
+// The images of a run; fills in what the config leaves to them.
+struct RunData {
+  std::shared_ptr<const data::ImageSet> train, eval;
+  data::Pipeline train_pp, eval_pp;
+
+  explicit RunData(const DataConfig& config)
+      : train(data::open_images(source_of(config, config.train))),
+        eval(data::open_images(source_of(config, config.eval))),
+        train_pp(config.train_pp),
+        eval_pp(config.eval_pp) {
+    if (train->classes() != eval->classes())
+      throw std::runtime_error(fmt::format("data: the splits '{}' and '{}' have different classes", config.train, config.eval));
+  }
+};
+
+using support::require;
+
+// What `action` gives. To an error in a file it adds what to do: how to find all such files, and `way`, how to do without them.
+template <class Action> auto with_advice(const DataConfig& config, const std::string& way, const Action& action) {
+  try {
+    return action();
+  } catch (const data::DataError& error) {
+    const std::string path = config.path.empty() ? "" : " --path " + config.path;
+    throw data::DataError(
+        error.file, fmt::format("{}; hinge data check --format {}{} names all bad files, {}", error.problem, config.format, path, way));
+  }
+}
+
+// How many steps epochs over the training images have.
+train::StepsOf steps_in(const Config& config, const RunData& data) {
+  return [optim = config.optim, images = data.train->size()](double epochs, int64_t most) { return steps_of(optim, images, epochs, most); };
+}
+
+Config resolve(Config config, const RunData& data) {
+  if (config.model.classes == 0) config.model.classes = static_cast<int64_t>(data.train->classes().size());
+  config.model = models::resolved(config.model);
+  config.model.gradient_checkpointing = config.train.gradient_checkpointing;
+  config.data.path = train::absolute_path(config.data.path), config.data.label_map = train::absolute_path(config.data.label_map);
+  train::check(config.optim, config.train);
+  require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
+          fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes,
+                      data.train->classes().size()));
+  const OptimConfig& optim = config.optim;
+  require(optim.batch % optim.accumulate == 0,
+          fmt::format("optim.batch {} is not a multiple of optim.accumulate {}", optim.batch, optim.accumulate));
+  require(config.data.mixup >= 0 && config.data.mixup <= 1000,
+          fmt::format("data.mixup must be 0 for none, or a number up to 1000, got {}", config.data.mixup));
+  require(
+      config.data.mixup == 0 || optim.batch > optim.accumulate,
+      fmt::format(
+          "optim.batch {} in {} parts leaves one image to a part, which mixup would mix with itself: take a larger batch or fewer parts",
+          optim.batch, optim.accumulate));
+  require(config.data.threads >= 1, fmt::format("data.threads must be at least 1, got {}", config.data.threads));
+  train::resolve_steps(config.optim, steps_in(config, data));
+  const models::VitConfig& model = config.model;
+  for (const auto& [images, pp] : {std::pair(data.train, data.train_pp), std::pair(data.eval, data.eval_pp)}) {
+    data::LoaderOptions one;
+    one.on_error = data::parse_on_error(config.data.on_error);
+    const data::Shape shape = with_advice(config.data, "--set data.on_error=skip leaves them out",
+                                          [&, set = images, steps = pp] { return data::Loader(set, steps, one).shape(); });
+    require(shape.height == model.image_size && shape.width == model.image_size && shape.channels == model.channels,
+            fmt::format("the model takes images of {0} x {0} pixels with {1} channels, but '{2}' gives {3} x {4} with {5}: change "
+                        "model.image_size and model.channels or the preprocessing",
+                        model.image_size, model.channels, pp.text(), shape.height, shape.width, shape.channels));
+  }
+  return config;
+}
+
+class VisionTraining : public train::Trainable {
+ public:
+  VisionTraining(const Config& config, RunData data, const std::vector<std::string>& classes, const std::string& run)
+      : config_(config),
+        data_(std::move(data)),
+        without_bad_files_(fmt::format("hinge train --resume {} --set data.on_error=skip goes on without them", run)),
+        state_(vision::checkpoint_state(config_, classes)),
+        model_(config_.model, train::stream_seed(seed(), train::Stream::weights)) {}
+
+  const nn::Parameters& parameters() const override { return model_.parameters(); }
+  std::string items() const override { return "images"; }
+  std::string score_name() const override { return "accuracy"; }
+  std::string score_text(double score) const override { return fmt::format("{:.2f}%", 100 * score); }
+
+  train::LoopSettings settings() const { return train::loop_settings(config_.optim, config_.train, steps_in(config_, data_)); }
+
+  void begin(int64_t first_step) override {
+    data::LoaderOptions loading;
+    loading.batch_size = config_.optim.batch / config_.optim.accumulate;
+    loading.seed = train::stream_seed(seed(), train::Stream::data);
+    loading.threads = static_cast<int>(config_.data.threads);
+    loading.mixup = config_.data.mixup;
+    loading.parts = config_.optim.accumulate;
+    loading.on_error = data::parse_on_error(config_.data.on_error);
+    loading.first_step = first_step * config_.optim.accumulate;
+    loader_ = std::make_unique<data::Loader>(data_.train, data_.train_pp, loading);
+  }
+
+  std::optional<train::StepOutcome> step(const std::atomic<bool>& stop) override {
+    const OptimConfig& optim = config_.optim;
+    const auto parts = static_cast<double>(optim.accumulate);
+    double loss_sum = 0;
+    int64_t right = 0;
+    for (int64_t part = 0; part < optim.accumulate; ++part) {
+      if (stop) return {};
+      with_advice(config_.data, without_bad_files_, [&] { return loader_->next(batch_); });
+      before_part_ = nn::generator_state();
+      const at::Tensor images = eval::pixels_of(batch_), labels = at::from_blob(batch_.labels.data(), {batch_.size}, at::kLong);
+      const at::Tensor other =
+          batch_.other_labels.empty() ? at::Tensor() : at::from_blob(batch_.other_labels.data(), {batch_.size}, at::kLong);
+      const at::Tensor logits = model_.forward(images, /*training=*/true);
+      const at::Tensor loss = hinge::cross_entropy(optim.loss, logits, labels, other, static_cast<double>(batch_.lambda));
+      const double value = loss.item<double>();
+      if (!std::isfinite(value)) return train::StepOutcome{.loss = value};
+      loss_sum += value / parts;
+      right += (logits.argmax(1) == labels).sum().item<int64_t>();
+      torch::autograd::backward({loss}, {at::scalar_tensor(1 / parts, at::kFloat)});
+    }
+    const auto images = static_cast<double>(optim.batch);
+    const auto all_right = static_cast<double>(right);
+    return train::StepOutcome{loss_sum, all_right / images, images, {{"loss", loss_sum}, {"right", all_right}, {"images", images}}};
+  }
+
+  std::string first_not_finite() override {
+    const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
+    const at::Tensor images = eval::pixels_of(batch_);
+    if (!finite(images)) return "the images";
+    nn::set_generator_state(before_part_);  // the same dropout again
+    models::VitViews views;
+    const at::Tensor logits = model_.forward(images, /*training=*/true, &views);
+    if (!finite(views.embedding)) return "the patch embedding";
+    for (size_t i = 0; i < views.blocks.size(); ++i)
+      if (!finite(views.blocks[i])) return "block " + std::to_string(i);
+    return finite(logits) ? "the loss" : finite(views.pre_logits) ? "the head" : "the pooling after the last block";
+  }
+
+  train::Values metrics(const train::Sums& sums, int64_t steps) const override {
+    return {{"loss", sums.at("loss") / static_cast<double>(steps)}, {"accuracy", sums.at("right") / sums.at("images")}};
+  }
+
+  std::optional<train::EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const train::EvaluationProgress& progress) override {
+    EvaluationOptions options;
+    options.progress = [&](int64_t done, int64_t total) { progress("evaluating", done, total); };
+    options.batch = std::min<int64_t>(256, std::max<int64_t>(1, config_.optim.batch / config_.optim.accumulate));
+    options.threads = static_cast<int>(config_.data.threads);
+    options.on_error = data::parse_on_error(config_.data.on_error);
+    options.loss = config_.optim.loss;
+    options.stop = &stop;
+    const Evaluation result =
+        with_advice(config_.data, without_bad_files_, [&] { return vision::evaluate(model_, data_.eval, data_.eval_pp, options); });
+    skipped_in_eval_ = result.skipped;
+    if (result.stopped) return {};
+    return train::EvaluationOutcome{
+        result.accuracy(),
+        {{"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()}, {"loss", result.loss}},
+        fmt::format("accuracy {:.2f}%, loss {:.4f} on {} images", 100 * result.accuracy(), result.loss, result.images)};
+  }
+
+  std::vector<std::string> skipped() const override {
+    std::vector<std::string> files = loader_->skipped();
+    files.insert(files.end(), skipped_in_eval_.begin(), skipped_in_eval_.end());
+    return files;
+  }
+  nlohmann::json checkpoint_state() const override { return state_; }
+  double waited_seconds() const override { return loader_ ? loader_->waited_seconds() : 0; }
+
+ private:
+  uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
+
+  const Config config_;
+  const RunData data_;
+  const std::string without_bad_files_;
+  const nlohmann::json state_;
+  models::Vit model_;
+  std::unique_ptr<data::Loader> loader_;
+  data::Batch batch_;       // the last
+  at::Tensor before_part_;  // the generator's state before the model saw it
+  std::vector<std::string> skipped_in_eval_;
+};
+
+}  // namespace
+
+train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output) {
+  RunData data(given.data);
+  const Config config = resolve(given, data);
+  train::use_threads(config.train.threads);
+  const std::vector<std::string> classes = data.train->classes();
+  VisionTraining training(config, std::move(data), classes, folder);
+  train::RunFolder run = train::RunFolder::create(folder, support::write_config(config));
+  return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
+}
+
+train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
+                          support::ProgressOutput output) {
+  Config config = train::config_to_resume<Config>(folder, changes);
+  RunData data(config.data);
+  config = resolve(config, data);
+  train::use_threads(config.train.threads);
+  train::RunFolder run = train::RunFolder::open(folder);
+  const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
+  std::vector<std::string> classes = data.train->classes();
+  if (from) {
+    classes = common_classes(from->state.at("classes").get<std::vector<std::string>>(), classes, folder);
+    require_length_rule(config, *from, folder);
+  }
+  VisionTraining training(config, std::move(data), classes, folder);
+  train::require_steps(training.settings(), from);
+  if (!changes.empty()) run.write_config(support::write_config(config));
+  return train::run_loop(training, training.settings(), std::move(run), from, stop, std::move(output));
+}
+
+}  // namespace hinge::vision

@@ -1,0 +1,110 @@
+// The keys under [optim] and [train] that every task's config has, and what the loop makes of them. A task extends the structs by keys of
+// its own, and gives defaults of its own in their constructors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/config.h"
+#include "train/run_folder.h"
+#include "train/schedule.h"
+
+namespace hinge::train {
+
+struct OptimConfig {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  std::optional<double> clip = 1.0;
+  int64_t batch = 128, accumulate = 1;
+  double epochs = 1;
+  std::optional<int64_t> steps = {};
+  int64_t warmup_steps = 0;
+  Schedule schedule = Schedule::cosine;
+
+  // `batch_help`: what the batch of the task is.
+  template <class V> void visit(V& v, const char* batch_help = "examples of a step") {
+    v("lr", lr, "peak learning rate of Adam");
+    v("beta1", beta1, "decay of the mean of gradients");
+    v("beta2", beta2, "decay of the mean of their squares");
+    v("eps", eps, "added to the root of that mean");
+    v("weight_decay", weight_decay, "share of a kernel taken off at each step, multiplied by the schedule but not by lr");
+    v("clip", clip, "largest norm of all gradients together");
+    v("batch", batch, batch_help);
+    v("accumulate", accumulate, "parts that a step's batch is worked off in, to save memory");
+    v("epochs", epochs, "times through the training data");
+    v("steps", steps, "number of steps, instead of epochs");
+    v("warmup_steps", warmup_steps, "steps in which the learning rate grows from 0");
+    v("schedule", schedule, "the learning rate after the warm-up");
+  }
+};
+
+struct RunConfig {
+  int64_t seed = 0;
+  int64_t threads = 0;
+  double eval_every = 1, checkpoint_every = 1;
+  int64_t log_steps = 20, keep = 2;
+  int64_t average = 0;
+  bool gradient_checkpointing = false;
+
+  template <class V> void visit(V& v) {
+    v("seed", seed, "of the weights, the order of the data and everything else that is drawn");
+    v("threads", threads, "threads to compute with; 0: OMP_NUM_THREADS, else one for every core");
+    v("eval_every", eval_every,
+      "epochs between evaluations; the last step is evaluated in any case, and none less than half of that before it");
+    v("checkpoint_every", checkpoint_every, "epochs between checkpoints");
+    v("log_steps", log_steps, "steps between lines of metrics");
+    v("keep", keep, "checkpoints that are kept, besides the best");
+    v("average", average, "at the end, also save the mean of the weights of that many last checkpoints; 0 or 1: do not");
+    v("gradient_checkpointing", gradient_checkpointing, "keep only the blocks' inputs for backward: less memory, a third more time");
+  }
+};
+
+// Throws std::runtime_error with the key, for values that nothing can be trained with.
+void check(const OptimConfig& optim, const RunConfig& run);
+
+// The steps of that many epochs, or `most` if there are more: what a task knows of its data.
+using StepsOf = std::function<int64_t(double epochs, int64_t most)>;
+
+// Fills in the number of steps from the epochs, unless it is given. Throws std::runtime_error if there is none.
+void resolve_steps(OptimConfig& optim, const StepsOf& steps_of);
+
+// What the loop is told: the intervals in steps.
+struct LoopSettings {
+  OptimConfig optim = {};  // resolved: has its steps
+  RunConfig run = {};
+  int64_t eval_steps = 1, checkpoint_steps = 1;
+
+  int64_t steps() const { return optim.steps.value_or(1); }
+};
+LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const StepsOf& steps_of);
+
+// The key of "optim.lr=1e-4".
+std::string key_of(const std::string& change);
+// Changes a config by such texts, one after the other. A run's config has the steps of its epochs, too: other epochs take them back.
+template <class Config> void change_config(Config& config, const std::vector<std::string>& changes) {
+  for (const std::string& change : changes)
+    if (key_of(change) == "optim.epochs") config.optim.steps.reset();
+  for (const std::string& change : changes) support::override_config(config, change);
+}
+// Throws support::ConfigError unless a run may go on with such changes.
+void require_changeable(const std::vector<std::string>& changes);
+
+// The config of a run. Throws std::runtime_error.
+template <class Config> Config read_run_config(const std::string& run) {
+  require_run(run);
+  Config config;
+  support::read_config(config, config_path(run));
+  return config;
+}
+
+// The same with changes, to go on with.
+template <class Config> Config config_to_resume(const std::string& run, const std::vector<std::string>& changes) {
+  Config config = read_run_config<Config>(run);
+  change_config(config, changes);
+  require_changeable(changes);
+  return config;
+}
+
+}  // namespace hinge::train
