@@ -235,7 +235,7 @@ TEST_F(DataExport, Mistakes) {
   for (const auto& entry : std::filesystem::directory_iterator(path(".")))
     EXPECT_FALSE(entry.path().filename().string().starts_with("test.")) << entry.path();
   EXPECT_EQ(hinge("data export '" HINGE_CONFIGS "/vit/fashion.toml'" + out), 1);
-  EXPECT_TRUE(complains("is of images")) << err_;
+  EXPECT_TRUE(complains("is of the task vision") && complains("translation")) << err_;
   EXPECT_EQ(hinge("data export " + path("absent") + out), 1);
   EXPECT_TRUE(complains("absent")) << err_;
   put("empty/file", "");

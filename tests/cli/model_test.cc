@@ -39,7 +39,8 @@ steps = 30
 lr = 5e-3
 [train]
 threads = 1
-checkpoint_every = 10
+checkpoint_every = 5
+average = 2
 )";
 
 hinge::data::DataSource images_of_run() {
@@ -105,6 +106,17 @@ TEST_F(TrainedModel, IsEvaluated) {
   EXPECT_EQ(answer("eval " + path("run") + " --data synthetic --split train")["images"], 96);
   ASSERT_EQ(run("eval " + path("run")), 0);
   EXPECT_TRUE(says("top-1") && says("top-5") && says("loss") && says("accuracy"));
+}
+
+TEST_F(TrainedModel, CanBeTheMeanOfItsLastCheckpoints) {
+  const json mean = answer("eval " + path("run") + " --checkpoint averaged"), latest = answer("eval " + path("run") + " --checkpoint latest");
+  EXPECT_EQ(mean["averaged"], true);
+  EXPECT_EQ(latest["averaged"], false);
+  EXPECT_NE(mean["loss"], latest["loss"]);
+  ASSERT_EQ(run("eval " + path("run") + " --checkpoint averaged"), 0);
+  EXPECT_TRUE(says("averaged weights"));
+  for (const char* weights : {"averaged", "latest"})
+    EXPECT_EQ(run("predict " + path("run") + " " + path("0.png") + " --checkpoint " + weights), 0) << err_;
 }
 
 TEST_F(TrainedModel, IsEvaluatedAmongSomeClasses) {
@@ -188,7 +200,9 @@ TEST_F(TrainedModel, WrongArgumentsAreNamed) {
   EXPECT_EQ(run("eval " + path("nowhere")), 1);
   EXPECT_TRUE(complains("is not a run"));
   EXPECT_EQ(run("eval " + path("run") + " --checkpoint first"), 2);
-  EXPECT_TRUE(complains("best, latest"));
+  EXPECT_TRUE(complains("best, latest, averaged"));
+  EXPECT_EQ(run("eval " + path("run") + " --data sinthetic"), 2);
+  EXPECT_TRUE(complains("'synthetic'"));
   EXPECT_EQ(run("predict " + path("run") + " " + path("0.png") + " --top none"), 2);
   EXPECT_TRUE(complains("--top"));
 }

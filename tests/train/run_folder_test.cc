@@ -127,6 +127,31 @@ TEST_F(RunFolderTest, KeepsTheLastAndTheBest) {
   EXPECT_EQ(latest_checkpoint(run_).found->score, std::nullopt);
 }
 
+TEST_F(RunFolderTest, GivesTheWeightsThatAreAskedFor) {
+  RunFolder run = create();
+  EXPECT_TRUE(mentions(error_of([&] { choose_weights(run_, Which::best); }), {run_, "no checkpoint yet"}));
+  run.save_checkpoint(content_of(100, 0.5), 9);
+  run.save_checkpoint(content_of(200, 0.3), 9);
+  EXPECT_TRUE(mentions(error_of([&] { choose_weights(run_, Which::averaged); }), {run_, "no averaged weights", "train.average"}));
+  EXPECT_EQ(choose_weights(run_, Which::best).path(), checkpoint(100) + "/weights.safetensors");
+  EXPECT_EQ(choose_weights(run_, Which::latest).path(), checkpoint(200) + "/weights.safetensors");
+  for (const double score : {0.4, 0.6}) {  // the mean is the best only if its score is the highest
+    CheckpointContent last = content_of(200, 0.3);
+    last.state["averaged_score"] = score;
+    run.save_checkpoint(last, 9);
+    const ChosenWeights best = choose_weights(run_, Which::best);
+    EXPECT_EQ(best.averaged, score > 0.5);
+    EXPECT_EQ(best.path(), score > 0.5 ? checkpoint(200) + "/averaged.safetensors" : checkpoint(100) + "/weights.safetensors");
+    EXPECT_EQ(choose_weights(run_, Which::averaged).path(), checkpoint(200) + "/averaged.safetensors");
+    EXPECT_EQ(choose_weights(run_, Which::latest).path(), checkpoint(200) + "/weights.safetensors");
+  }
+  std::filesystem::resize_file(checkpoint(200) + "/weights.safetensors", 8);
+  const ChosenWeights latest = choose_weights(run_, Which::latest);
+  EXPECT_EQ(latest.checkpoint.step, 100);
+  ASSERT_EQ(latest.skipped.size(), 1u);
+  EXPECT_TRUE(mentions(latest.skipped[0], {checkpoint(200), "8 bytes"}));
+}
+
 TEST_F(RunFolderTest, NeededCheckpointsStay) {
   RunFolder run = create();
   for (int64_t step = 100; step <= 600; step += 100) {

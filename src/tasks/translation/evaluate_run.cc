@@ -17,9 +17,10 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   if (!request.classes.empty()) throw tasks::RequestError("--classes is for runs of images; a translation has no classes");
   if (!request.data.empty() && !request.split.empty())
     throw tasks::RequestError("--data names two files, --split a part of the run's own text: give one of them");
-  const bool files = !request.data.empty();
-  const std::string given = files ? request.data : request.split.empty() ? "valid" : request.split;
-  if (!files) parse_part("--split", given);
+  const std::string given = !request.data.empty() ? request.data : request.split.empty() ? "valid" : request.split;
+  if (request.data.empty()) parse_part("--split", given);
+  if (!request.data.empty() && request.data.find(',') == std::string::npos)
+    throw tasks::RequestError(fmt::format("--data '{}' is not allowed: give two files, SOURCE,TARGET", given));
   const TrainedModel trained = load(request.run, request.which);
   const auto corpus = std::make_shared<const text::Corpus>(read_part_or_files("--data", given, trained.config), trained.vocabulary,
                                                            trained.config.data.corpus);
@@ -35,9 +36,8 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   report.text += fmt::format("  loss            {:.4f}\n  perplexity      {:.3f}\n  token accuracy  {:.2f}%\n", result.loss(),
                              result.perplexity(), 100 * result.accuracy());
   for (const auto& [reason, count] : corpus->skipped()) report.text += fmt::format("  left out: {} {}\n", count, reason);
-  report.json = {{"data", given},           {"items", corpus->size()},
-                 {"tokens", result.tokens}, {"loss", result.loss()},
-                 {"perplexity", result.perplexity()}, {"token_accuracy", result.accuracy()}};
+  report.json = {{"data", given},           {"items", corpus->size()},           {"tokens", result.tokens},
+                 {"loss", result.loss()},   {"perplexity", result.perplexity()}, {"token_accuracy", result.accuracy()}};
   return report;
 }
 

@@ -149,7 +149,7 @@ TEST(Grid, LaysPicturesOutInRows) {
 }
 
 TEST(AttentionOverview, IsAPngOfTheImageTheLayersAndTheRollout) {
-  train::LoadedVit loaded;
+  TrainedModel loaded;
   loaded.config.model = small_config("relu-vit", models::Pool::gap);
   loaded.model = std::make_unique<models::Vit>(loaded.config.model, 3);
   data::Image picture;

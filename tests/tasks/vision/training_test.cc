@@ -204,6 +204,30 @@ TEST_F(TrainTest, TheBestModelIsKeptWhereverItWas) {
   expect_same_metrics(path("whole"), path("parts"));
 }
 
+TEST_F(TrainTest, AveragesTheLastCheckpoints) {
+  Config config = tiny(12);
+  config.train.keep = 20, config.train.checkpoint_every = 0.5, config.train.average = 3;  // steps 8, 10 and 12
+  run(config, "run");
+  const TrainedModel mean = load(path("run"), Which::averaged), last = load(path("run"), Which::latest);
+  EXPECT_TRUE(mean.weights.averaged);
+  EXPECT_FALSE(last.weights.averaged);
+  for (const nn::Parameter& parameter : mean.model->parameters().all()) {
+    at::Tensor sum = at::zeros(parameter.value.sizes(), at::kDouble);
+    for (const int64_t step : {8, 10, 12}) {
+      const support::SafetensorsFile weights(checkpoint_of(path("run"), step).file(train::kWeights));
+      sum += at::from_blob(const_cast<void*>(weights.at(parameter.name).data), parameter.value.sizes(), at::kFloat);
+    }
+    EXPECT_TRUE(at::equal((sum / 3).to(at::kFloat), parameter.value)) << parameter.name;
+  }
+  const std::shared_ptr<const data::ImageSet> images = data::open_images(source_of(config.data, "test"));
+  const double accuracy = evaluate(*mean.model, images, data::Pipeline(config.data.eval_pp), {}).accuracy();
+  EXPECT_EQ(accuracy, read_status(path("run")).values.at("averaged_accuracy"));
+  EXPECT_EQ(load(path("run"), Which::best).weights.averaged, accuracy > *best_checkpoint(path("run")).found->score);
+  config.train.average = 0;
+  run(config, "none");
+  EXPECT_TRUE(mentions(error_of([&] { load(path("none"), Which::averaged); }), {path("none"), "no averaged weights", "train.average"}));
+}
+
 TEST_F(TrainTest, TheLengthRuleIsThatOfTheConfig) {
   for (const std::string& rule : length_rule_names()) {
     Config config = tiny(1);
