@@ -133,8 +133,9 @@ int export_split(const tasks::ExportRequest& request) {
     std::vector<std::string> able;
     for (const tasks::Task* other : tasks::all())
       if (other->export_data) able.push_back(other->name);
-    throw std::runtime_error(fmt::format("'{}' is of the task {}, which has no data to export; hinge data export takes a config or a run of {}",
-                                         request.from, task.name, fmt::join(able, " or ")));
+    throw std::runtime_error(
+        fmt::format("'{}' is of the task {}, which has no data to export; hinge data export takes a config or a run of {}", request.from,
+                    task.name, fmt::join(able, " or ")));
   }
   fmt::print("{}\n", task.export_data(request));
   return 0;
@@ -148,7 +149,9 @@ void add_export(Command parent) {
   command.option("from", options->from, "CONFIG|RUN", "A translation config, or a run: its split is the one it was trained with")
       .required();
   command.option("--split", options->split, "NAME", "train, valid or test (default: test)").group(what);
-  command.option("--set", options->changes, "KEY=VALUE", "Change a key of the config, e.g. --set data.path=FOLDER").group(what).one_at_a_time();
+  command.option("--set", options->changes, "KEY=VALUE", "Change a key of the config, e.g. --set data.path=FOLDER")
+      .group(what)
+      .one_at_a_time();
   command.option("--out", options->out, "PREFIX", "The files are PREFIX.LANGUAGE, such as PREFIX.en and PREFIX.de")
       .group(output)
       .required();

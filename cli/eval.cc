@@ -38,16 +38,15 @@ int eval(const EvalOptions& options) {
 
 void add_eval(Command parent) {
   auto options = std::make_shared<EvalOptions>();
-  Command command = parent.subcommand(
-      "eval", "Measure a trained model: top-1, top-5 and loss on images, loss and perplexity on text; the same data as in training, or others");
+  Command command = parent.subcommand("eval", "Measure a trained model on data of its task: accuracy, loss, perplexity");
   add_run(command, options->run);
-  command.option("--data", options->data, "DATA",
-                 "Other data than the run's: of images FORMAT[:FOLDER], e.g. mnist:FOLDER or fashion-mnist; of text two files, SOURCE,TARGET");
-  command.option("--split", options->split, "NAME",
-                 "Which part of it, e.g. test or train[:1000] of images, valid or test of text (default: what training evaluates on, or test)");
-  command.option("--classes", options->classes, "FILE",
-                 "Predict only among the classes named in FILE, one per line; images of others are left out");
+  command.option("--data", options->data, "DATA", "Other data than the run's, see below");
+  command.option("--split", options->split, "NAME", "Which part of the data (default: what training evaluates on)");
+  command.option("--classes", options->classes, "FILE", "Predict only among some classes, see below");
   command.flag("--json", options->json, "Print JSON instead of text");
+  std::string footer = "What a run takes depends on its task:";
+  for (const tasks::Task* task : tasks::all()) footer += fmt::format("\n  {}: {}", task->name, task->eval_help);
+  command.footer(footer);
   command.run([options] { return eval(*options); });
 }
 

@@ -62,8 +62,8 @@ data::Pipeline parse_preprocessing(const std::string& text) {
   }
 }
 
-Probed probe(const vision::TrainedModel& trained, const std::string& data, const std::optional<Splits>& splits, const data::Pipeline& pipeline,
-             eval::FewshotOptions how) {
+Probed probe(const vision::TrainedModel& trained, const std::string& data, const std::optional<Splits>& splits,
+             const data::Pipeline& pipeline, eval::FewshotOptions how) {
   const vision::DataConfig config = vision::other_data(data, trained.config.data);
   Probed probed{data, {}, {}, 0, 0, {}};
   std::tie(probed.support, probed.test) = splits ? *splits : usual_splits(data, vision::source_of(config, "train"));

@@ -284,7 +284,8 @@ void Collector::operator()(const char* name, std::string& value, const char* hel
 
 void read_text(const std::vector<ConfigField>& fields, const Renames& renames, std::string_view text, const std::string& name) {
   const toml::table table = parse(text, name);
-  Reader(fields, renames, [&](const toml::node& node) { return fmt::format("{}:{}", name, node.source().begin.line); }).read_table(table, "");
+  const auto where = [&](const toml::node& node) { return fmt::format("{}:{}", name, node.source().begin.line); };
+  Reader(fields, renames, where).read_table(table, "");
 }
 
 void read_path(const std::vector<ConfigField>& fields, const Renames& renames, const std::string& path) {

@@ -84,10 +84,10 @@ const experiment::ScoreFormat& score_format(const experiment::RunSummary& run) {
 }
 
 experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title) {
-  const auto task_of = [](const experiment::RunSummary& run) -> const Task& { return of_config(run.config, train::config_path(run.folder)); };
-  const Task& task = task_of(runs.front());
+  const auto find = [](const experiment::RunSummary& run) { return &of_config(run.config, train::config_path(run.folder)); };
+  const Task& task = *find(runs.front());
   for (const experiment::RunSummary& run : runs)
-    if (const Task& other = task_of(run); &other != &task)
+    if (const Task& other = *find(run); &other != &task)
       throw std::runtime_error(fmt::format("'{}' is a {} run, '{}' is a {} run: give runs of one task", runs.front().folder, task.name,
                                            run.folder, other.name));
   tell_apart(runs);

@@ -63,6 +63,7 @@ struct Task {
 
   // hinge eval
   EvalReport (*evaluate)(const EvalRequest& request);
+  std::string eval_help;  // what --data, --split and --classes are, for the help
 
   // hinge runs
   experiment::ScoreFormat scores;

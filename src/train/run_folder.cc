@@ -162,8 +162,8 @@ bool is_run(const std::string& folder) { return fs::exists(config_path(folder));
 
 void require_run(const std::string& folder) {
   if (is_run(folder)) return;
-  throw std::runtime_error(fmt::format("'{}' is not a run: {}", folder,
-                                       fs::exists(folder) ? "it holds no config.toml (hinge train makes runs)" : "there is no such folder"));
+  const char* why = fs::exists(folder) ? "it holds no config.toml (hinge train makes runs)" : "there is no such folder";
+  throw std::runtime_error(fmt::format("'{}' is not a run: {}", folder, why));
 }
 
 bool is_training(const std::string& run) {

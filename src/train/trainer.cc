@@ -57,8 +57,8 @@ class KeptWeights {
 
 class Loop {
  public:
-  Loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from, const std::atomic<bool>& stop,
-       support::ProgressOutput output)
+  Loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
+       const std::atomic<bool>& stop, support::ProgressOutput output)
       : trainable_(trainable),
         settings_(settings),
         folder_(std::move(folder)),
@@ -134,7 +134,8 @@ class Loop {
     result.step = step_, result.steps = settings_.steps();
     result.score = score_.value_or(0), result.best = best_.value_or(0);
     if (score_ && best_)
-      result.outcome = fmt::format("{} {} (best {})", trainable_.score_name(), trainable_.score_text(*score_), trainable_.score_text(*best_));
+      result.outcome =
+          fmt::format("{} {} (best {})", trainable_.score_name(), trainable_.score_text(*score_), trainable_.score_text(*best_));
     result.items = trainable_.items(), result.items_per_second = items_per_second();
     result.waiting_share = waiting_share();
     result.parameters = trainable_.parameters().count();

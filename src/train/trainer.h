@@ -42,8 +42,8 @@ struct EvaluationOutcome {
 // What an evaluation does just now, and how much of it is done: ("evaluating", 3, 40).
 using EvaluationProgress = std::function<void(std::string_view doing, int64_t done, int64_t total)>;
 
-// What a run trains: a model with its data. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it now and then and returns
-// nothing once it is set; the loop drops what was begun.
+// What a run trains: a model with its data. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it
+// now and then and returns nothing once it is set; the loop drops what was begun.
 class Trainable {
  public:
   virtual ~Trainable() = default;

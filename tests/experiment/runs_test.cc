@@ -102,7 +102,8 @@ TEST_F(RunsTest, PageIsWholeEscapedAndStandsAlone) {
     EXPECT_EQ(html.find(forbidden), std::string::npos) << forbidden;
   report.sections[0].pictures[0].png = "GIF";
   EXPECT_THROW(render_html(report), std::invalid_argument);
-  EXPECT_TRUE(render_html({.title = "empty", .subtitle = "", .runs = {}, .scores = kPercent, .curves = {}, .sections = {}}).ends_with("</html>\n"));
+  const Report empty{.title = "empty", .subtitle = "", .runs = {}, .scores = kPercent, .curves = {}, .sections = {}};
+  EXPECT_TRUE(render_html(empty).ends_with("</html>\n"));
 }
 
 }  // namespace

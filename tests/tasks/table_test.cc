@@ -30,7 +30,8 @@ TEST_F(TableTest, TheTaskIsReadFromTheConfig) {
   put("b.toml", "task = 'translation'\n[model]\nwidth = 3\n");
   EXPECT_EQ(of_config(path("b.toml")).name, "translation");
   put("c.toml", "task = \"translate\"\n");
-  EXPECT_TRUE(mentions(error_of([&] { of_config(path("c.toml")); }), {path("c.toml"), "translate", "vision", "did you mean \"translation\""}));
+  EXPECT_TRUE(
+      mentions(error_of([&] { of_config(path("c.toml")); }), {path("c.toml"), "translate", "vision", "did you mean \"translation\""}));
   EXPECT_TRUE(mentions(error_of([&] { of_config(path("none.toml")); }), {path("none.toml")}));
   put("d.toml", "task = \"vit\"\n");
   EXPECT_EQ(error_of([&] { of_config(path("d.toml")); }), path("d.toml") + ": task is \"vit\"; it is called \"vision\" now");
@@ -53,7 +54,7 @@ TEST_F(TableTest, EveryTaskIsWhole) {
     EXPECT_TRUE(mentions(keys, {"task = \"" + task->name + "\"", "optim.lr = ", "optim.batch = ", "optim.accumulate = ",
                                 "cosine, linear, constant, inverse_sqrt", "train.average = 0", "train.gradient_checkpointing = false"}));
     EXPECT_TRUE(task->train && task->resume && task->evaluate && task->scores.best);
-    EXPECT_FALSE(task->report_title.empty() || task->curves.empty());
+    EXPECT_FALSE(task->eval_help.empty() || task->report_title.empty() || task->curves.empty());
   }
   EXPECT_EQ(names.size(), 2u);
 }
@@ -68,10 +69,10 @@ template <class Config> void expect_renamed(const std::string& prefix) {
   const support::Renames renames = Config::renames();
   for (const support::Renames::Key& key : renames.keys) {
     if (!key.old.starts_with(prefix)) continue;
-    const std::string now = "it is called '" + key.now + "' now";
+    const std::string old = "'" + key.old + "'", now = "it is called '" + key.now + "' now";
     EXPECT_TRUE(is_key(key.now)) << key.now;
-    EXPECT_TRUE(mentions(error_of([&] { support::read_config_text(config, key.old + " = 1\n", "a.toml"); }), {"a.toml:1", "'" + key.old + "'", now}));
-    EXPECT_TRUE(mentions(error_of([&] { support::override_config(config, key.old + "=1"); }), {"--set", "'" + key.old + "'", now}));
+    EXPECT_TRUE(mentions(error_of([&] { support::read_config_text(config, key.old + " = 1\n", "a.toml"); }), {"a.toml:1", old, now}));
+    EXPECT_TRUE(mentions(error_of([&] { support::override_config(config, key.old + "=1"); }), {"--set", old, now}));
   }
   for (const support::Renames::Word& word : renames.words) {
     if (!word.key.starts_with(prefix)) continue;

@@ -36,6 +36,7 @@ const tasks::Task& task() {
       .train = train_config,
       .resume = resume_run,
       .evaluate = evaluate_run,
+      .eval_help = "--data SOURCE,TARGET, two files of sentences; --split train, valid or test of the run's own text",
       // The score is the validation loss with its sign changed.
       .scores = {.best = [](double score) { return fmt::format("loss {:.3f}", -score); },
                  .columns = {{"perplexity", "perplexity", two_digits},

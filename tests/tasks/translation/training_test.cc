@@ -167,7 +167,8 @@ TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
   // What is loaded: the mean only where it is better.
   const TrainedModel mean = load(path("run"), Which::averaged), best = load(path("run"), Which::best);
   EXPECT_TRUE(mean.weights.averaged);
-  const double of_mean = mean.weights.checkpoint.state["averaged_score"].get<double>(), of_best = *best_checkpoint(path("run")).found->score;
+  const double of_mean = mean.weights.checkpoint.state["averaged_score"].get<double>();
+  const double of_best = *best_checkpoint(path("run")).found->score;
   EXPECT_EQ(best.weights.averaged, of_mean > of_best);
   EXPECT_EQ(read_status(path("run")).best, std::max(of_mean, of_best));
   for (int again = 0; again < 2; ++again) {
