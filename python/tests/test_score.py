@@ -163,7 +163,7 @@ document_tokens = 60
 [data.vocabulary]
 size = 120
 [optim]
-tokens = 600
+batch = 600
 steps = 300
 lr = 4e-3
 warmup_steps = 40

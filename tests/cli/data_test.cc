@@ -95,7 +95,7 @@ heads = 2
 depth = 1
 max_length = 40
 [optim]
-tokens = 600
+batch = 600
 steps = 2
 [train]
 threads = 1

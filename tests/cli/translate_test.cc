@@ -50,7 +50,7 @@ path = ")" +
 [data.vocabulary]
 size = 62
 [optim]
-tokens = 600
+batch = 600
 lr = 4e-3
 warmup_steps = 40
 schedule = "cosine"

@@ -483,6 +483,18 @@ TEST_F(CommandTest, TranslationsAreListedAndCompared) {
   EXPECT_EQ(mixed.code, 1);
   EXPECT_TRUE(mentions(mixed.err, {path("runs/images"), path("runs/reluformer"), "is a vision run", "is a translation run", "one task"}));
 
+  // A command for one task names the other; hinge eval takes both.
+  const std::string words_run = path("runs/softmax"), images_run = path("runs/images");
+  EXPECT_TRUE(mentions(hinge({"predict", words_run, "a.png"}).err, {words_run, "is a translation run; hinge predict takes a vision run"}));
+  EXPECT_TRUE(mentions(hinge({"analyze", images_run}).err, {images_run, "is a vision run; hinge analyze takes a translation run"}));
+  const Ended measured = hinge({"eval", words_run, "--checkpoint", "averaged"});
+  EXPECT_EQ(measured.code, 0) << measured.err;
+  EXPECT_TRUE(mentions(measured.out, {words_run + " at step 8, averaged weights, on 40 pairs of valid", "perplexity"}));
+  EXPECT_EQ(hinge({"eval", words_run, "--classes", path("words.toml")}).code, 2);
+  EXPECT_TRUE(mentions(hinge({"eval", images_run}).out, {images_run + " at step 2 on 64 images of synthetic, split test", "top-1"}));
+  EXPECT_TRUE(mentions(hinge({"eval", "--help"}).out, {"vision: --data FORMAT", "translation: --data SOURCE,TARGET"}));
+  EXPECT_TRUE(mentions(hinge({"eval", words_run, "--checkpoint", "avreaged"}).err, {"Did you mean 'averaged'?", "best, latest, averaged"}));
+
   // Keys are those of the config's task.
   const Ended wrong = hinge({"train", path("words.toml"), "--out", path("other"), "--set", "data.mixup=3"});
   EXPECT_TRUE(mentions(wrong.err, {"unknown key 'data.mixup'"}));
