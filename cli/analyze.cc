@@ -202,8 +202,12 @@ int run_analyze(const AnalyzeOptions& options) {
                   trained.config.data.corpus.document_tokens > 0 ? "parts of documents" : "sentences", options.data);
   for (const Measure& measure : kMeasures) folder.write(std::string(measure.file) + ".svg", measure_plot(measure, layers, subtitle));
   folder.write("top-shares.svg", share_plot(layers, subtitle));
-  nlohmann::json json = {{"run", options.run.run},       {"step", trained.weights.checkpoint.step}, {"averaged", trained.weights.averaged},
-                         {"data", options.data},           {"sentences", pairs.size()},      {"layers", nlohmann::json::array()},
+  nlohmann::json json = {{"run", options.run.run},
+                         {"step", trained.weights.checkpoint.step},
+                         {"averaged", trained.weights.averaged},
+                         {"data", options.data},
+                         {"sentences", pairs.size()},
+                         {"layers", nlohmann::json::array()},
                          {"maps", nlohmann::json::array()}};
   for (const LayerStatistics& layer : layers) json["layers"].push_back(to_json(layer));
   for (size_t i = 0; i < maps.size(); ++i)

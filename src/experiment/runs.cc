@@ -114,8 +114,8 @@ RunTable run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& for
   RunTable table{.header = {"run", "state", "step", "best"}, .rows = {}};
   for (const RunSummary& run : runs) {
     const train::RunStatus& status = run.status;
-    table.rows.push_back({run.name, run.state, fmt::format("{}/{}", status.step, status.steps),
-                          status.best ? format_of(run).best(*status.best) : "-"});
+    table.rows.push_back(
+        {run.name, run.state, fmt::format("{}/{}", status.step, status.steps), status.best ? format_of(run).best(*status.best) : "-"});
   }
   // A column for each title; a run that has no such value has "-" in it.
   const auto add_column = [&](const std::string& title, const auto& cell) {

@@ -119,9 +119,9 @@ class Reader {
         throw ConfigError(fmt::format("{}: unknown key '{}'{}", where_(node), key,
                                       now.empty() ? suggestion(key) : fmt::format("; it is called '{}' now", now)));
       if (!node.is_table())
-        throw ConfigError(fmt::format("{}: '{}' is a group of keys, not a value; {}", where_(node), key,
-                                      now.empty() ? fmt::format("give for example '{}'", first_in(key))
-                                                  : fmt::format("it is called '{}' now", now)));
+        throw ConfigError(
+            fmt::format("{}: '{}' is a group of keys, not a value; {}", where_(node), key,
+                        now.empty() ? fmt::format("give for example '{}'", first_in(key)) : fmt::format("it is called '{}' now", now)));
       read_table(*node.as_table(), key + ".");
       return;
     }

@@ -88,8 +88,8 @@ experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::
   const Task& task = *find(runs.front());
   for (const experiment::RunSummary& run : runs)
     if (const Task& other = *find(run); &other != &task)
-      throw std::runtime_error(fmt::format("'{}' is a {} run, '{}' is a {} run: give runs of one task", runs.front().folder, task.name,
-                                           run.folder, other.name));
+      throw std::runtime_error(
+          fmt::format("'{}' is a {} run, '{}' is a {} run: give runs of one task", runs.front().folder, task.name, run.folder, other.name));
   tell_apart(runs);
   std::vector<experiment::ReportSection> sections;
   if (task.report_sections) sections = task.report_sections(runs);

@@ -238,8 +238,7 @@ ChosenWeights choose_weights(const std::string& run, Which which) {
   if (!search.found) throw std::runtime_error(run + " holds no checkpoint yet");
   ChosenWeights chosen{*search.found, which == Which::averaged, search.skipped};
   if (which == Which::averaged && !chosen.checkpoint.state.contains("averaged_score"))
-    throw std::runtime_error(
-        run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");
+    throw std::runtime_error(run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");
   if (which == Which::best && chosen.checkpoint.score) {
     const CheckpointSearch last = latest_checkpoint(run);
     const std::optional<double> mean = last.found ? optional_of<double>(last.found->state, "averaged_score") : std::nullopt;

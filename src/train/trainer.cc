@@ -349,8 +349,7 @@ class Loop {
     if (best_) content.state["best"] = *best_, content.state["best_step"] = *best_step_;
     if (score_) content.state["score"] = *score_, content.state["evaluated"] = evaluated_, content.state["evaluated_at"] = *evaluated_at_;
     if (!averaged_.empty()) {
-      content.files.push_back(
-          {kAveraged, [&](const std::string& path) { save_weights(path, trainable_.parameters(), averaged_); }});
+      content.files.push_back({kAveraged, [&](const std::string& path) { save_weights(path, trainable_.parameters(), averaged_); }});
       content.state["averaged_score"] = *averaged_score_, content.state["averaged"] = averaged_values_;
     }
     // The part of the next line of metrics that is there already, so that a resumed run writes the same line.

@@ -109,7 +109,8 @@ TEST_F(TrainedModel, IsEvaluated) {
 }
 
 TEST_F(TrainedModel, CanBeTheMeanOfItsLastCheckpoints) {
-  const json mean = answer("eval " + path("run") + " --checkpoint averaged"), latest = answer("eval " + path("run") + " --checkpoint latest");
+  const json mean = answer("eval " + path("run") + " --checkpoint averaged"),
+             latest = answer("eval " + path("run") + " --checkpoint latest");
   EXPECT_EQ(mean["averaged"], true);
   EXPECT_EQ(latest["averaged"], false);
   EXPECT_NE(mean["loss"], latest["loss"]);

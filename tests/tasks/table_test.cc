@@ -104,8 +104,8 @@ TEST_F(TableTest, RunsAreListedWithTheirScores) {
   using Cells = std::vector<std::string>;
   EXPECT_EQ(table_of("images").header, (Cells{"run", "state", "step", "best", "accuracy", "averaged accuracy", "images/s"}));
   EXPECT_EQ(table_of("images").rows[0], (Cells{"images", "killed", "0/0", "91.25%", "90.00%", "91.25%", "1234"}));
-  EXPECT_EQ(table_of("words").header, (Cells{"run", "state", "step", "best", "perplexity", "BLEU", "averaged perplexity", "averaged BLEU",
-                                             "tokens/s"}));
+  EXPECT_EQ(table_of("words").header,
+            (Cells{"run", "state", "step", "best", "perplexity", "BLEU", "averaged perplexity", "averaged BLEU", "tokens/s"}));
   EXPECT_EQ(table_of("words").rows[0], (Cells{"words", "killed", "0/0", "loss 1.500", "4.48", "36.0", "4.25", "36.5", "5432"}));
   EXPECT_EQ(table_of("old").rows[0], (Cells{"old", "killed", "0/0", "0.5"})) << "of no task that there is";
 }
@@ -120,7 +120,9 @@ TEST_F(TableTest, RunsOfOneTaskAreCompared) {
   EXPECT_EQ(compare({run}, "").title, "Translation models compared");
 
   make_run("images", "", {});
-  EXPECT_TRUE(mentions(error_of([&] { compare({run, experiment::read_run(path("images"))}, ""); }),
+  EXPECT_TRUE(mentions(error_of([&] {
+                         compare({run, experiment::read_run(path("images"))}, "");
+                       }),
                        {path("de-en"), "is a translation run", path("images"), "is a vision run", "one task"}));
   make_run("old", "task = \"vit\"\n", {});
   EXPECT_TRUE(mentions(error_of([&] { compare({experiment::read_run(path("old"))}, ""); }),

@@ -32,12 +32,8 @@ struct DataConfig {
 
 struct OptimConfig : train::OptimConfig {
   OptimConfig()
-      : train::OptimConfig({.lr = 5e-4,
-                            .beta2 = 0.98,
-                            .eps = 1e-9,
-                            .batch = 4096,
-                            .warmup_steps = 4000,
-                            .schedule = train::Schedule::inverse_sqrt}) {}
+      : train::OptimConfig(
+            {.lr = 5e-4, .beta2 = 0.98, .eps = 1e-9, .batch = 4096, .warmup_steps = 4000, .schedule = train::Schedule::inverse_sqrt}) {}
   double label_smoothing = 0.1;
   double regulariser_weight = 0;
   int64_t regulariser_warmup_steps = 0;

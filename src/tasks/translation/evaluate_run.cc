@@ -36,8 +36,8 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   report.text += fmt::format("  loss            {:.4f}\n  perplexity      {:.3f}\n  token accuracy  {:.2f}%\n", result.loss(),
                              result.perplexity(), 100 * result.accuracy());
   for (const auto& [reason, count] : corpus->skipped()) report.text += fmt::format("  left out: {} {}\n", count, reason);
-  report.json = {{"data", given},           {"items", corpus->size()},           {"tokens", result.tokens},
-                 {"loss", result.loss()},   {"perplexity", result.perplexity()}, {"token_accuracy", result.accuracy()}};
+  report.json = {{"data", given},         {"items", corpus->size()},           {"tokens", result.tokens},
+                 {"loss", result.loss()}, {"perplexity", result.perplexity()}, {"token_accuracy", result.accuracy()}};
   return report;
 }
 

@@ -35,8 +35,7 @@ struct RunText {
   std::vector<std::string> references;
 };
 
-text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train,
-                                 const support::ProgressOutput& output) {
+text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train, const support::ProgressOutput& output) {
   if (!config.vocabulary_file.empty()) return text::Vocabulary::load(config.vocabulary_file);
   std::vector<std::string_view> sentences;
   for (const text::Document& document : train.documents)
@@ -46,8 +45,7 @@ text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelT
 }
 
 // `stored`: the vocabulary that the run has already.
-RunText read_run_text(const Config& config, const std::optional<text::Vocabulary>& stored,
-                      const support::ProgressOutput& output) {
+RunText read_run_text(const Config& config, const std::optional<text::Vocabulary>& stored, const support::ProgressOutput& output) {
   const auto [train, valid, skipped] = text::read_training_text(config.data.source);
   if (!skipped.empty()) output.write(fmt::format("catalogues: left out: {}\n", text::describe(skipped)));
   const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train, output);
@@ -121,8 +119,7 @@ Config resolve(Config config, const RunText& data) {
   path = train::absolute_path(path.empty() && config.data.source.kind == "files" ? "." : path);
   config.data.vocabulary_file = train::absolute_path(config.data.vocabulary_file);
   text::Batches batches(data.train, batch_options(config, /*training=*/true));
-  train::resolve_steps(config.optim,
-                       [&](double epochs, int64_t most) { return steps_of(batches, config.optim.accumulate, epochs, most); });
+  train::resolve_steps(config.optim, [&](double epochs, int64_t most) { return steps_of(batches, config.optim.accumulate, epochs, most); });
   return config;
 }
 
@@ -144,9 +141,8 @@ class TranslationTraining : public train::Trainable {
   const text::Vocabulary& vocabulary() const { return data_.vocabulary; }
 
   train::LoopSettings settings() {
-    return train::loop_settings(config_.optim, config_.train, [this](double epochs, int64_t most) {
-      return steps_of(batches_, config_.optim.accumulate, epochs, most);
-    });
+    return train::loop_settings(config_.optim, config_.train,
+                                [this](double epochs, int64_t most) { return steps_of(batches_, config_.optim.accumulate, epochs, most); });
   }
 
   const nn::Parameters& parameters() const override { return model_.parameters(); }
@@ -215,9 +211,9 @@ class TranslationTraining : public train::Trainable {
   train::Values metrics(const train::Sums& sums, int64_t steps) const override {
     const double tokens = sums.at("tokens"), n = static_cast<double>(steps);
     train::Values values = {{"loss", sums.at("loss") / tokens},
-                     {"nll", sums.at("nll") / tokens},
-                     {"accuracy", sums.at("right") / tokens},
-                     {"tokens", tokens / n}};
+                            {"nll", sums.at("nll") / tokens},
+                            {"accuracy", sums.at("right") / tokens},
+                            {"tokens", tokens / n}};
     if (sums.contains("regulariser")) values.emplace_back("regulariser", sums.at("regulariser") / n);
     return values;
   }
@@ -288,8 +284,8 @@ train::TrainResult train(const Config& given, const std::string& folder, const s
   RunText data = read_run_text(given, std::nullopt, output);
   const Config config = resolve(given, data);
   TranslationTraining training(config, std::move(data), std::move(bleu));
-  train::RunFolder run = train::RunFolder::create(folder, support::write_config(training.config()),
-                                                  {{"vocabulary.model", training.vocabulary().bytes()}});
+  train::RunFolder run =
+      train::RunFolder::create(folder, support::write_config(training.config()), {{"vocabulary.model", training.vocabulary().bytes()}});
   return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 

@@ -25,9 +25,7 @@ std::string test_split(const data::DataSource& source) {
   return there.front();
 }
 
-double accuracy(const ClassCount& count) {
-  return count.images ? static_cast<double>(count.right) / static_cast<double>(count.images) : 0;
-}
+double accuracy(const ClassCount& count) { return count.images ? static_cast<double>(count.right) / static_cast<double>(count.images) : 0; }
 
 // All classes, or those that do worst if there are too many for a terminal.
 std::string class_table(const Evaluation& result, const std::vector<std::string>& names) {
@@ -103,8 +101,8 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   if (!labelled.among.empty())
     report.text += fmt::format("predicting among {} of {} classes; {} images of other classes are left out\n", labelled.among.size(),
                                trained.classes.size(), labelled.left_out);
-  report.text += fmt::format("  top-1  {:.2f}%\n  top-5  {:.2f}%\n  loss   {:.4f}\n", 100 * result.accuracy(),
-                             100 * result.top5_accuracy(), result.loss);
+  report.text += fmt::format("  top-1  {:.2f}%\n  top-5  {:.2f}%\n  loss   {:.4f}\n", 100 * result.accuracy(), 100 * result.top5_accuracy(),
+                             result.loss);
   for (const std::string& skipped : result.skipped) report.text += fmt::format("  skipped {}\n", skipped);
   report.text += class_table(result, names);
   return report;

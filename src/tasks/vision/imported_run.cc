@@ -32,8 +32,8 @@ struct TrainingImages {
   }
 };
 
-std::vector<std::string> class_names(const Config& config, const TrainingImages& images,
-                                     const support::SafetensorsFile& file, const ImportOptions& options, std::vector<std::string>& notes) {
+std::vector<std::string> class_names(const Config& config, const TrainingImages& images, const support::SafetensorsFile& file,
+                                     const ImportOptions& options, std::vector<std::string>& notes) {
   if (!options.classes.empty()) return options.classes;
   std::string why = images.why;
   if (images.set) {

@@ -30,10 +30,10 @@ const tasks::Task& task() {
       .train = train_config,
       .resume = resume,
       .evaluate = evaluate_run,
-      .eval_help = "--data FORMAT[:FOLDER], e.g. mnist:FOLDER or fashion-mnist; --split NAME, e.g. test or train[:1000]; --classes FILE: "
-                   "predict only among the classes named in FILE, one per line, and leave images of others out",
-      .scores = {.best = percent,
-                 .columns = {{"accuracy", "accuracy", percent}, {"averaged accuracy", "averaged_accuracy", percent}}},
+      .eval_help =
+          "--data FORMAT[:FOLDER], e.g. mnist:FOLDER or fashion-mnist; --split NAME, e.g. test or train[:1000]; --classes FILE: "
+          "predict only among the classes named in FILE, one per line, and leave images of others out",
+      .scores = {.best = percent, .columns = {{"accuracy", "accuracy", percent}, {"averaged accuracy", "averaged_accuracy", percent}}},
       .report_title = "Vision transformers compared",
       .curves = {{"train/loss", "Training loss", "loss"},
                  {"eval/accuracy", "Accuracy on the evaluation images", "accuracy"},

@@ -9,11 +9,11 @@
 
 #include "data/error.h"
 #include "data/loader.h"
+#include "eval/pixels.h"
 #include "hinge/ops/dense.h"
 #include "nn/random.h"
 #include "support/config.h"
 #include "support/require.h"
-#include "eval/pixels.h"
 #include "tasks/vision/evaluation.h"
 #include "tasks/vision/trained_model.h"
 #include "train/run_folder.h"

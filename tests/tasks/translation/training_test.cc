@@ -188,8 +188,7 @@ TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
   EXPECT_LE(left, 2) << "the last and the best";
   config.train.average = 0;
   run(config, "none");
-  EXPECT_TRUE(
-      mentions(error_of([&] { load(path("none"), Which::averaged); }), {path("none"), "no averaged weights", "train.average"}));
+  EXPECT_TRUE(mentions(error_of([&] { load(path("none"), Which::averaged); }), {path("none"), "no averaged weights", "train.average"}));
 }
 
 TEST_F(TranslationTest, TheLengthRulesAreThoseOfTheConfig) {
