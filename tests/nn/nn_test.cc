@@ -295,11 +295,11 @@ TEST(ResidualStream, FollowsItsFormulas) {
       EXPECT_TRUE(at::allclose(stream_of(NormPlacement::post).value(), post, 1e-5, 1e-6));
       EXPECT_TRUE(at::equal(stream_of(NormPlacement::post).value(), stream_of(NormPlacement::post).finish(last)));
     }
-  ASSERT_EQ(views.size(), 16u);
+  ASSERT_EQ(views.size(), 20u);
   EXPECT_EQ(views[1].name, "second");
   EXPECT_TRUE(at::equal(views[0].residual, x));
   EXPECT_TRUE(at::allclose(views[1].residual, x + f(first(x)), 1e-5, 1e-6));
-  for (const size_t at : {size_t{0}, size_t{8}}) EXPECT_TRUE(at::allclose(views[at].output, f(first(x)), 1e-5, 1e-6)) << at;
+  for (const size_t at : {size_t{0}, size_t{10}}) EXPECT_TRUE(at::allclose(views[at].output, f(first(x)), 1e-5, 1e-6)) << at;
 }
 
 // Gradients of a noisy stack against differences: the noise of a seed is a constant.
