@@ -267,7 +267,7 @@ std::string table(const TranslateReport& report) {
                                  100 * report.sgemm_gflops / report.fma_peak_gflops);
   text += fmt::format("Checked: the loss of a batch and of its sequences one by one differ by {:.1g} at most.\n\n", report.largest_error);
   text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "case", "attention", "ffn",
-                      "width", "tokens", "median ms", "quartiles ms", "tokens/s", "GFLOP/s", "% of peak", "memory MB");
+                      "hidden", "tokens", "median ms", "quartiles ms", "tokens/s", "GFLOP/s", "% of peak", "memory MB");
   for (const TranslateRow& row : report.rows) {
     const auto or_dash = [&](double value) { return row.gflops > 0 ? fmt::format("{:.1f}", value) : std::string("-"); };
     text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10.1f}  {:>19}  {:>9.0f}  {:>8}  {:>9}  {:>9}\n", row.name, row.attention,

@@ -69,8 +69,8 @@ void add(Sums& sums, const nn::LayerView& view, bool first_pair) {
   sums.residual_variance += variance(view.residual);
   sums.tokens += static_cast<double>(view.output.size(0));
   if (!view.attention) {
-    add_rows(sums, view.hidden);
-    if (first_pair) sums.cosine = number(mean_cosines(view.values.to(at::kDouble))), sums.groups = 1;  // parameters: always the same
+    add_rows(sums, nn::hidden_units(*view.ffn));
+    if (first_pair) sums.cosine = number(mean_cosines(view.ffn->values.to(at::kDouble))), sums.groups = 1;  // parameters: always the same
     return;
   }
   const Tensor weights = nn::attention_weights(*view.attention)[0];  // [H, T, S]

@@ -55,7 +55,7 @@ template <class H, typename T> void PointwiseBackward(const HiddenActivationBack
   });
 }
 
-// Where a score is positive, neither relu nor dropout took it.
+// Where a hidden unit is positive, neither relu nor dropout took it.
 template <typename T> void ReluBackward(const HiddenActivationBackward<T>& io, Parallel& parallel) {
   SumOverRows(io.rows, io.units, io.grad_bias, parallel, [&](int64_t first, int64_t last, T* sums) HWY_ATTR {
     const hn::ScalableTag<T> d;

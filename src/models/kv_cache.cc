@@ -1,9 +1,11 @@
 #include "models/kv_cache.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
 
 #include "support/require.h"
 
@@ -44,8 +46,8 @@ void KvCache::reorder(const Tensor& indices) {
   const int64_t* source = from.data_ptr<int64_t>();
   std::vector<int64_t> sentence;
   for (int64_t i = 0; i < after; ++i) {
-    require(source[i] >= 0 && source[i] < before,
-            "reorder: there is no row " + std::to_string(source[i]) + " in a cache of " + std::to_string(before) + " rows");
+    if (source[i] < 0 || source[i] >= before)
+      throw std::runtime_error(fmt::format("reorder: there is no row {} in a cache of {} rows", source[i], before));
     sentence.push_back(sentence_[static_cast<size_t>(source[i])]);
   }
   require(std::is_sorted(sentence.begin(), sentence.end()),

@@ -98,6 +98,7 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
   for (const auto& [key, value] : {std::pair<const char*, double>{"dropout", config.dropout}, {"drop_path", config.drop_path}})
     require(value >= 0 && value < 1, fmt::format("model.{} must be in [0, 1), got {}", key, value));
   check(config.ffn, "model.ffn");
+  nn::attention_options(config.attention, "model.attention");
   attention_options(config);
   return config;
 }

@@ -55,7 +55,8 @@ struct Seq2SeqConfig {
     v("tied", tied, "source, target and output share one matrix of embeddings");
     v("position", position, "position embedding: learned, or fixed sines and cosines");
     v("max_length", max_length, "tokens of the longest sequence");
-    v("dropout", dropout, "probability of dropping an element of the embeddings and of each branch in training");
+    v("dropout", dropout,
+      "probability of dropping an element of the embeddings and of each branch in training; ffn.dropout is for hidden units");
     v("drop_path", drop_path, "stochastic depth: probability that a sequence skips a branch of the last block; falls to 0 at the first");
     v("ffn", ffn, "the feed-forward layers");
     v("attention", attention, "every attention that has nothing of its own");

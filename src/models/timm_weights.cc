@@ -46,6 +46,8 @@ std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("
 // What in the config decides whether a tensor is there.
 std::string advice(const std::string& name) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("rms_norm.")) return "an RMS norm belongs to the preset rela of model.attention";
+  if (has(".mlp.norm.")) return "a norm in the feed-forward layer belongs to model.ffn.activation = softmax_norm";
   if (has("_norm.") && has(".attn.")) return "model.attention.qk_norm says whether queries and keys have norms";
   if (name.rfind("fc_norm.", 0) == 0 || name.rfind("norm.", 0) == 0)
     return "the last norm is fc_norm with model.pool_first = true (the mean comes before it), and norm with false";
@@ -57,12 +59,19 @@ std::string advice(const std::string& name) {
   return "the file belongs to another config";
 }
 
+void require_pre_norm(const VitConfig& config) {
+  if (config.norm != nn::NormPlacement::pre)
+    throw std::runtime_error(
+        "timm's vision transformers are pre-norm: weights of a model with model.norm = post cannot be exchanged with it");
+}
+
 class Import {
  public:
   Import(const support::SafetensorsFile& file, const Vit& model, bool head)
       : file_(file), model_(model), config_(model.config()), head_(head) {}
 
   std::vector<std::string> run() {
+    require_pre_norm(config_);
     const at::NoGradGuard guard;
     position();
     for (const nn::Parameter& parameter : model_.parameters().all()) {
@@ -133,6 +142,7 @@ class Import {
 
 std::vector<std::pair<std::string, Tensor>> timm_weights(const Vit& model) {
   const VitConfig& config = model.config();
+  require_pre_norm(config);
   std::vector<std::pair<std::string, Tensor>> tensors;
   const auto add_position = [&](const Tensor& position) {
     const Tensor of_token = at::zeros({1, config.pool == Pool::tok ? 1 : 0, *config.width});

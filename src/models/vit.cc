@@ -56,7 +56,8 @@ VitConfig resolved(VitConfig config) {
           fmt::format("model.width {} is not a multiple of model.heads {}", *config.width, *config.heads));
   require(config.position != nn::Position::sinusoidal || *config.width % 4 == 0,
           fmt::format("model.position sinusoidal needs a width that is a multiple of 4, got {}", *config.width));
-  require(!config.pool_first || config.pool == Pool::gap, "model.pool_first belongs to pool = gap");
+  require(!config.pool_first || (config.pool == Pool::gap && config.norm == nn::NormPlacement::pre),
+          "model.pool_first belongs to pool = gap and norm = pre: it says on which side of the last norm the mean is taken");
   require(std::isfinite(config.head_bias), "model.head_bias must be a finite number");
   if (config.rep_size == -1) config.rep_size = *config.width;
   require(config.rep_size >= 0, fmt::format("model.rep_size must be -1, 0 or a width, got {}", config.rep_size));
@@ -140,10 +141,10 @@ Tensor Vit::pooled(const Tensor& x) const {
 }
 
 Tensor Vit::pre_logits(const Tensor& images, bool training, VitViews* views) const {
-  require(images.dim() == 4 && images.size(1) == config_.image_size && images.size(2) == config_.image_size &&
-              images.size(3) == config_.channels,
-          "the model takes images of " + std::to_string(config_.image_size) + " x " + std::to_string(config_.image_size) + " pixels with " +
-              std::to_string(config_.channels) + " channels");
+  if (images.dim() != 4 || images.size(1) != config_.image_size || images.size(2) != config_.image_size ||
+      images.size(3) != config_.channels)
+    throw std::runtime_error(
+        fmt::format("the model takes images of {0} x {0} pixels with {1} channels", config_.image_size, config_.channels));
   const int64_t n = images.size(0);
   Tensor x = hinge::linear(patches(images, *config_.patch), patch_weight_.view({*config_.width, -1}), patch_bias_,
                            position_.expand({n, config_.tokens(), *config_.width}));

@@ -47,7 +47,8 @@ struct VitConfig {
     v("pool_first", pool_first, "with pool = gap: take the mean before the last norm, as timm does, instead of after");
     v("rep_size", rep_size, "width of a tanh layer before the head; 0: none, -1: as wide as a token");
     v("head_bias", head_bias, "initial value of the head's bias");
-    v("dropout", dropout, "probability of dropping an element of the embeddings and of each branch in training");
+    v("dropout", dropout,
+      "probability of dropping an element of the embeddings and of each branch in training; ffn.dropout is for hidden units");
     v("drop_path", drop_path, "stochastic depth: probability that an example skips a branch of the last block; falls to 0 at the first");
     v("ffn", ffn, "the feed-forward layers");
     v("attention", attention, "the attention");

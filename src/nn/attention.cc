@@ -72,7 +72,6 @@ std::vector<std::string> parts_given(const AttentionConfig& config) {
 AttentionOptions engine_options(const AttentionConfig& config, const Check& check, bool causal) {
   // Only the preset reluformer has a gamma: a config that gives one can still be trained with another preset, to compare.
   const double gamma = config.preset == "reluformer" ? config.gamma.value_or(1) : 1, length_n = config.length_n.value_or(1);
-  check.positive("gamma", gamma);
   check.positive("length_n", length_n);
   check.finite("alpha", config.alpha), check.finite("gain", config.gain), check.finite("bias", config.bias);
   AttentionOptions options = preset(config.preset, gamma);
@@ -131,11 +130,14 @@ AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& o
   };
   inherit(result.qk_norm, base.qk_norm), inherit(result.gate, base.gate), inherit(result.dropout, base.dropout);
   inherit(result.gamma, base.gamma);
-  if (!own.preset.empty() && own.preset != base.preset) return result;
+  if (!own.preset.empty()) return result;
   result.preset = base.preset;
   if (own.h.empty()) result.h = base.h;
-  if (own.length.empty()) result.length = base.length;
-  inherit(result.alpha, base.alpha), inherit(result.length_n, base.length_n), inherit(result.gain, base.gain);
+  if (own.length.empty()) {
+    result.length = base.length;
+    inherit(result.length_n, base.length_n);
+  }
+  inherit(result.alpha, base.alpha), inherit(result.gain, base.gain);
   inherit(result.bias, base.bias), inherit(result.learn_alpha, base.learn_alpha);
   inherit(result.learn_gain, base.learn_gain), inherit(result.learn_bias, base.learn_bias);
   return result;
@@ -146,6 +148,7 @@ PackedAttentionOptions attention_options(const AttentionConfig& config, const st
   check.known("preset", config.preset, attention_presets());
   const double dropout = config.dropout.value_or(0);
   check.require(dropout >= 0 && dropout < 1, ".dropout must be in [0, 1), got {}", dropout);
+  check.positive("gamma", config.gamma.value_or(1));
   PackedAttentionOptions options;
   if (const SparsePreset* sparse = sparse_preset(config.preset)) {
     std::vector<std::string> parts = parts_given(config);
@@ -234,6 +237,7 @@ Tensor Attention::forward(const Tensor& x, const Tensor& context, const Offsets&
   }
   const PackedAttentionResult got = self ? packed_attention(packed, heads_, options) : packed_attention(packed, kv, heads_, options);
   if (options.statistics) {
+    if (!offsets.q.defined()) throw std::logic_error("the regulariser needs the offsets of jagged sequences");
     Regulariser& total = *forward.regulariser;
     const Tensor own = reluformer_regulariser(got.weight_sum, got.weight_log, visible_keys(offsets.q, offsets.k, options.attention.causal));
     total.sum = total.sum.defined() ? total.sum + own : own;

@@ -25,7 +25,7 @@ struct AttentionConfig {
     v("h", h, "activation of the scores; empty: the preset's",
       or_empty({kernels::kActivationNames.begin(), kernels::kActivationNames.end()}));
     v("alpha", alpha, "weights are scaled by N^-alpha; none: the preset's");
-    v("length", length, "what N is; none: 1; empty: the preset's", or_empty(length_rule_names()));
+    v("length", length, "what N is, where the word none means N = 1; empty: the preset's", or_empty(length_rule_names()));
     v("length_n", length_n, "N, for length = fixed");
     v("gain", gain, "factor of the weights; none: the preset's");
     v("bias", bias, "added to the scores; none: the preset's");
@@ -54,6 +54,13 @@ AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& o
 // The length rule `keys` becomes `visible` in a causal attention: a decoder does not know how many keys there will be.
 PackedAttentionOptions attention_options(const AttentionConfig& config, const std::string& key, bool causal = false);
 
+// The attentions among the layers that a forward pass has shown.
+std::vector<AttentionView> attentions_of(const std::vector<LayerView>& layers);
+
+// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: what it gives for the columns of the unit matrix as values. Made
+// for looking at short inputs.
+at::Tensor attention_weights(const AttentionView& view);
+
 class Attention {
  public:
   // What is attended to: the input itself, or the tokens of another sequence, the context.
@@ -63,6 +70,7 @@ class Attention {
             bool causal = false);
 
   // x [B, L, width] or, jagged, [T, width]; the result of the output projection, plus `residual` if that is defined. `view` may be null.
+  // The regulariser is that of jagged sequences.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& context, const Offsets& offsets, const Forward& forward,
                      const at::Tensor& residual = {}, LayerView* view = nullptr) const;
 

@@ -51,7 +51,7 @@ class Block {
   // the context's rows a row attends to is in `cross`.
   void step(ResidualStream& stream, const BlockCache& cache, int64_t at, const Offsets& cross) const;
 
-  at::Tensor context_keys_and_values(const at::Tensor& context) const { return cross_->keys_and_values(context); }
+  at::Tensor context_keys_and_values(const at::Tensor& context) const { return cross_.value().keys_and_values(context); }
   bool regularised() const;
   const BlockConfig& config() const { return config_; }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
@@ -74,7 +74,7 @@ class Stack {
   Stack(const Builder& builder, const std::string& name, const std::vector<BlockConfig>& blocks);
 
   // Runs x through all blocks; the stream can be finished with a norm, or taken as it is. Where `outputs` is given, what leaves each block
-  // is added to it. `forward` must outlive the stream.
+  // is added to it.
   ResidualStream forward(const at::Tensor& x, const BlockContext& context, const Forward& forward,
                          std::vector<at::Tensor>* outputs = nullptr) const;
 

@@ -32,6 +32,11 @@ void check(const FeedForwardConfig& config, const std::string& key) {
   support::require(config.width.value_or(1) > 0, fmt::format("{}.width must be at least 1, got {}", key, config.width.value_or(1)));
 }
 
+Tensor hidden_units(const FeedForwardView& view) {
+  const at::NoGradGuard guard;
+  return feed_forward(view.activation, view.x, view.fc1, view.fc1_bias, at::eye(view.fc1.size(0), view.x.options()), {});
+}
+
 FeedForward::FeedForward(const Builder& builder, const FeedForwardConfig& config, int64_t width, double bias_deviation)
     : activation_(*kernels::parse_activation(config.activation == kSoftmaxNorm ? "softmax" : config.activation)), dropout_(config.dropout) {
   const int64_t hidden = config.width.value();
@@ -52,11 +57,7 @@ FeedForward::FeedForward(const Builder& builder, const FeedForwardConfig& config
 
 Tensor FeedForward::forward(const Tensor& x, const Forward& forward, const Tensor& residual, LayerView* view) const {
   const bool drops = forward.noise && dropout_ > 0;
-  if (view) {
-    const at::NoGradGuard guard;
-    view->hidden = feed_forward(activation_, x, fc1_weight_, fc1_bias_, at::eye(fc1_weight_.size(0), x.options()), {});
-    view->values = fc2_weight_.t();
-  }
+  if (view) view->ffn = FeedForwardView{activation_, x, fc1_weight_, fc1_bias_, fc2_weight_.t()};
   const Tensor y = feed_forward(activation_, x, fc1_weight_, fc1_bias_, fc2_weight_, fc2_bias_,
                                 norm_weight_.defined() ? Tensor() : residual, drops ? dropout_ : 0, drops ? forward.noise->next() : 0);
   if (!norm_weight_.defined()) return y;

@@ -31,6 +31,9 @@ struct FeedForwardConfig {
 // Throws std::runtime_error with the key unless a layer can be made of it; `key` is where the config is, "model.ffn".
 void check(const FeedForwardConfig& config, const std::string& key);
 
+// The hidden units [..., units] that a view's layer computes of its input.
+at::Tensor hidden_units(const FeedForwardView& view);
+
 class FeedForward {
  public:
   // The config has a width. Biases start at 0 or, as in big_vision, at normal numbers of the deviation given.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hinge/kernels/activations.h"
 #include "hinge/ops/packed_attention.h"
 #include "nn/random.h"
 
@@ -19,17 +20,22 @@ struct AttentionView {
   PackedAttentionOptions options;
 };
 
+// A feed-forward layer's input and parameters.
+struct FeedForwardView {
+  kernels::Activation activation = kernels::Activation::relu;
+  at::Tensor x;              // [..., width]
+  at::Tensor fc1, fc1_bias;  // [units, width], [units]
+  at::Tensor values;         // [units, width]
+};
+
 // One layer. The papers see attention and feed-forward layers as one thing, a read from a memory of keys and values: attention's keys and
-// values are projections of tokens, a feed-forward layer's are parameters, one per hidden unit. So both show weights and values.
+// values are projections of tokens, a feed-forward layer's are parameters, one per hidden unit. So both can show weights and values.
 struct LayerView {
   std::string name;                        // "decoder.0.cross_attn"
   at::Tensor residual, output;             // [..., width]; the output is what is added to the residual, before any dropout
   std::optional<AttentionView> attention;  // of an attention (of the preset rela: before the norm of its result)
-  at::Tensor hidden, values;               // of a feed-forward layer: its hidden units [..., units], and their values [units, width]
+  std::optional<FeedForwardView> ffn;      // of a feed-forward layer
 };
-
-// Those of the attentions among them.
-std::vector<AttentionView> attentions_of(const std::vector<LayerView>& layers);
 
 // Sums of the ReLUFormer's regulariser (hinge/ops/regulariser.h) over the attentions that have one.
 struct Regulariser {
@@ -48,9 +54,5 @@ struct Forward {
 struct Offsets {
   at::Tensor q, k;  // int64 [sequences + 1]
 };
-
-// The weights w [B, H, Lq, Lk] of an attention, from the engine itself: what it gives for the columns of the unit matrix as values. Made
-// for looking at short inputs.
-at::Tensor attention_weights(const AttentionView& view);
 
 }  // namespace hinge::nn

@@ -29,19 +29,21 @@ Tensor ResidualStream::begin(const Norm& norm) {
 
 void ResidualStream::show(LayerView view, const Tensor& output) const {
   view.output = output;
-  forward_->views->push_back(std::move(view));
+  forward_.views->push_back(std::move(view));
 }
 
 void ResidualStream::end_with_sum(const Tensor& sum, const Norm& norm) { x_ = placement_ == NormPlacement::pre ? sum : norm(sum); }
 
 void ResidualStream::end(const Tensor& output, const Norm& norm) {
   pending_ = output;
-  if (dropout_ > 0) seed_ = forward_->noise->next();
+  if (dropout_ > 0) seed_ = forward_.noise->next();
   if (placement_ == NormPlacement::post) x_ = sum_and_norm(norm).first;
 }
 
 const Tensor& ResidualStream::value() {
-  if (pending_.defined()) {
+  if (pending_.defined() && dropout_ == 0) {
+    x_ = x_ + std::exchange(pending_, Tensor());
+  } else if (pending_.defined()) {
     // The sum as the next norm would see it, bit for bit; the norm itself is not needed here.
     Norm none;
     none.weight = at::ones({x_.size(-1)}, x_.options().requires_grad(false));
@@ -63,7 +65,7 @@ Tensor ResidualStream::dropped_paths(const Tensor& output, double probability) c
   const double keep = 1 - probability;
   const bool jagged = offsets_.q.defined();
   const int64_t sequences = jagged ? offsets_.q.numel() - 1 : output.size(0);
-  const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(forward_->noise->next()));
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(forward_.noise->next()));
   Tensor factors = at::empty({sequences}, output.options().requires_grad(false)).bernoulli_(keep, generator).div_(keep);
   if (jagged) return output * factors.repeat_interleave(at::diff(offsets_.q)).unsqueeze(1);
   return output * factors.view({sequences, 1, 1});

@@ -32,15 +32,15 @@ class ResidualStream {
  public:
   // x [B, L, width] or, jagged, [T, width] by `offsets`.
   ResidualStream(at::Tensor x, NormPlacement placement, double dropout, const Offsets& offsets, const Forward& forward)
-      : x_(std::move(x)), placement_(placement), dropout_(forward.noise ? dropout : 0), offsets_(offsets), forward_(&forward) {}
+      : x_(std::move(x)), placement_(placement), dropout_(forward.noise ? dropout : 0), offsets_(offsets), forward_(forward) {}
 
   // Runs a branch: `layer(input, residual, view)` gives its result, plus the residual where that is defined. In training a sequence skips
   // the branch with the probability `drop_path`. `name` is for the view.
   template <class Layer> void branch(const Norm& norm, double drop_path, const std::string& name, const Layer& layer) {
     const at::Tensor input = begin(norm);
-    LayerView view{name, x_, {}, {}, {}, {}};
-    LayerView* const shown = forward_->views ? &view : nullptr;
-    const bool paths = forward_->noise && drop_path > 0;
+    LayerView view{name, x_, {}, {}, {}};
+    LayerView* const shown = forward_.views ? &view : nullptr;
+    const bool paths = forward_.noise && drop_path > 0;
     if (dropout_ == 0 && !paths) {
       const at::Tensor sum = layer(input, x_, shown);
       if (shown) show(std::move(view), sum - x_);
@@ -71,7 +71,7 @@ class ResidualStream {
   NormPlacement placement_;
   double dropout_;
   Offsets offsets_;
-  const Forward* forward_;
+  Forward forward_;
 };
 
 }  // namespace hinge::nn

@@ -13,7 +13,6 @@ namespace hinge {
 namespace {
 
 using at::Tensor;
-using kernels::RowsView;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 

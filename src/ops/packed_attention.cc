@@ -100,15 +100,15 @@ struct Inputs {
 // ---- attention
 
 // [B, H, Lq, D] and [B, H, Lq]; what was not asked for is undefined.
-struct Forward {
+struct AttentionTensors {
   Tensor out, weight_sum, weight_log, lse;
 };
 
-Forward forward_of(const Tensor& q, const Tensor& k, const Tensor& v, const PackedAttentionOptions& options) {
+AttentionTensors forward_of(const Tensor& q, const Tensor& k, const Tensor& v, const PackedAttentionOptions& options) {
   const AttentionProblem problem = check_attention(q, k, v, options.attention);
   const bool softmax = !options.sparse && problem.rule.h == kernels::Activation::softmax;
   const auto per_row = [&](bool wanted) { return wanted ? at::empty({q.size(0), q.size(1), q.size(2)}, q.options()) : Tensor(); };
-  const Forward result{empty_in_order_of(q), per_row(options.statistics), per_row(options.statistics), per_row(softmax)};
+  const AttentionTensors result{empty_in_order_of(q), per_row(options.statistics), per_row(options.statistics), per_row(softmax)};
   with_type_of(q, [&](auto type) {
     using T = decltype(type);
     kernels::AttentionForward<T> io;
@@ -153,7 +153,7 @@ class PackedAttentionFunction : public torch::autograd::Function<PackedAttention
     const Tensor a = unpacked(first, second ? 1 : 3, heads), b = second ? unpacked(*second, 2, heads) : Tensor();
     const QkNorm norm{tensor_of(q_weight), tensor_of(q_bias), tensor_of(k_weight), tensor_of(k_bias), options.norm.eps};
     const Inputs in(a, b, norm);
-    const Forward r = forward_of(in.q, in.k, in.v, options);
+    const AttentionTensors r = forward_of(in.q, in.k, in.v, options);
     std::vector<int64_t> sizes = first.sizes().vec();
     sizes.back() = a.size(3) * a.size(4);
     const Tensor out = r.out.transpose(1, 2).reshape(sizes);
@@ -162,6 +162,7 @@ class PackedAttentionFunction : public torch::autograd::Function<PackedAttention
                             softmax && options.statistics ? r.weight_log : Tensor()});
     auto saved = c10::make_intrusive<SavedPackedOptions>();
     saved->options = options;
+    saved->options.norm = QkNorm{{}, {}, {}, {}, options.norm.eps};  // its tensors are saved above
     AttentionOptions& kept = saved->options.attention;
     for (PerHead* values : {&kept.gain, &kept.bias, &kept.alpha})
       if (values->values.defined()) values->values = values->values.detach();
@@ -227,8 +228,8 @@ void check_norm(const char* op, const QkNorm& norm, int64_t D, const Tensor& x) 
   }
 }
 
-PackedAttentionResult apply(const char* op, const Tensor& first, const Tensor& second, int64_t heads, int64_t D,
-                            const PackedAttentionOptions& given) {
+PackedAttentionResult apply_packed(const char* op, const Tensor& first, const Tensor& second, int64_t heads, int64_t D,
+                                   const PackedAttentionOptions& given) {
   TORCH_CHECK(!given.sparse || !given.statistics, op, ": sparsemax and entmax15 have no differentiable statistics");
   check_norm(op, given.norm, D, first);
   PackedAttentionOptions options = given;
@@ -256,7 +257,7 @@ PackedAttentionResult packed_attention(const Tensor& qkv, int64_t heads, const P
   check_rows(op, "qkv", qkv);
   TORCH_CHECK(heads > 0 && qkv.size(-1) > 0 && qkv.size(-1) % (3 * heads) == 0, op,
               ": qkv must be [B, L, 3 H D] or [L, 3 H D] with H = ", heads, ", got ", qkv.sizes());
-  return apply(op, qkv, {}, heads, qkv.size(-1) / (3 * heads), options);
+  return apply_packed(op, qkv, {}, heads, qkv.size(-1) / (3 * heads), options);
 }
 
 PackedAttentionResult packed_attention(const Tensor& q, const Tensor& kv, int64_t heads, const PackedAttentionOptions& options) {
@@ -267,7 +268,7 @@ PackedAttentionResult packed_attention(const Tensor& q, const Tensor& kv, int64_
                   kv.scalar_type() == q.scalar_type(),
               op, ": q must be [B, L, H D] and kv [B, S, 2 H D], or [L, H D] and [S, 2 H D], of one dtype with H = ", heads, ", got ",
               q.sizes(), " and ", kv.sizes());
-  return apply(op, q, kv, heads, q.size(-1) / heads, options);
+  return apply_packed(op, q, kv, heads, q.size(-1) / heads, options);
 }
 
 Tensor attention_without_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const PackedAttentionOptions& given) {

@@ -45,15 +45,19 @@ class PlainVit {
     if (config_.pool == Pool::tok) x = at::cat({p("cls_token").expand({n, 1, width}), x}, 1);
     for (int64_t i = 0; i < *config_.depth; ++i) {
       const std::string block = "blocks." + std::to_string(i) + ".";
-      x = x + self_attention(norm(x, block + "norm1"), block + "attn.");
-      x = x + mlp(norm(x, block + "norm2"), block + "mlp.");
+      x = add(x, block + "norm1", [&](const at::Tensor& in) { return self_attention(in, block + "attn."); });
+      x = add(x, block + "norm2", [&](const at::Tensor& in) { return mlp(in, block + "mlp."); });
     }
-    x = config_.pool_first ? norm(x.mean(1), "norm") : pool(norm(x, "norm"));
+    x = config_.pool_first ? norm(x.mean(1), "norm") : pool(pre() ? norm(x, "norm") : x);
     if (config_.rep_size != 0) x = at::tanh(dense(x, "pre_logits.fc"));
     return dense(x, "head");
   }
 
  private:
+  bool pre() const { return config_.norm == nn::NormPlacement::pre; }
+  template <class Branch> at::Tensor add(const at::Tensor& x, const std::string& name, const Branch& branch) const {
+    return pre() ? x + branch(norm(x, name)) : norm(x + branch(x), name);
+  }
   const at::Tensor& p(const std::string& name) const { return p_.at(name); }
   at::Tensor dense(const at::Tensor& x, const std::string& name) const {
     return at::matmul(x, p(name + ".weight").t()) + p(name + ".bias");
@@ -62,7 +66,11 @@ class PlainVit {
     const at::Tensor centred = x - x.mean(-1, true);
     return centred / (centred.square().mean(-1, true) + 1e-6).sqrt() * p(name + ".weight") + p(name + ".bias");
   }
-  at::Tensor mlp(const at::Tensor& x, const std::string& name) const { return dense(at::gelu(dense(x, name + "fc1")), name + "fc2"); }
+  at::Tensor mlp(const at::Tensor& x, const std::string& name) const {
+    const at::Tensor u = dense(x, name + "fc1");
+    if (config_.ffn.activation == "softmax_norm") return norm(at::matmul(at::softmax(u, -1), p(name + "fc2.weight").t()), name + "norm");
+    return dense(config_.ffn.activation == "relu" ? at::relu(u) : at::gelu(u), name + "fc2");
+  }
   // [n, L, width] as [n, heads, L, depth]
   at::Tensor split(const at::Tensor& x) const { return x.unflatten(2, {*config_.heads, -1}).transpose(1, 2); }
 
@@ -82,6 +90,7 @@ class PlainVit {
     if (attention.preset == "sigmoid") h = "sigmoid", s = s - std::log(keys), alpha = 0;
     if (attention.preset == "relu2" || attention.preset == "silu") h = attention.preset;
     if (attention.preset == "linear") h = "identity";
+    if (attention.preset == "rela") alpha = 0;
     if (!attention.h.empty()) h = attention.h;
     if (attention.length == "none") n = 1;
     if (attention.length == "fixed") n = attention.length_n.value_or(1);
@@ -106,6 +115,7 @@ class PlainVit {
     at::Tensor q = split(qkv[0]), k = split(qkv[1]);
     if (config_.attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
     at::Tensor out = at::matmul(weights(q, k, name), split(qkv[2])).transpose(1, 2).flatten(2);
+    if (config_.attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
     if (config_.attention.gate.value_or(false)) out = out * dense(x, name + "gate");
     return dense(out, name + "proj");
   }
@@ -115,8 +125,8 @@ class PlainVit {
     if (config_.pool == Pool::tok) return x.select(1, 0);
     const at::Tensor q = split(dense(p("attn_pool.latent").expand({x.size(0), 1, *config_.width}), "attn_pool.q"));
     const std::vector<at::Tensor> kv = dense(x, "attn_pool.kv").chunk(2, 2);
-    const at::Tensor read = dense(at::matmul(weights(q, split(kv[0]), ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");
-    return (read + mlp(norm(read, "attn_pool.norm"), "attn_pool.mlp.")).squeeze(1);
+    const at::Tensor pooled = dense(at::matmul(weights(q, split(kv[0]), ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");
+    return (pooled + mlp(norm(pooled, "attn_pool.norm"), "attn_pool.mlp.")).squeeze(1);
   }
 
  public:

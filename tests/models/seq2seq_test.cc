@@ -348,7 +348,8 @@ TEST(Decoding, MistakesAreNamed) {
 
 Seq2SeqConfig noisy() {
   Seq2SeqConfig config = small();
-  config.dropout = 0.2, config.ffn.dropout = 0.1, config.attention.dropout = 0.15, config.attention.preset = "reluformer";
+  config.dropout = 0.2, config.drop_path = 0.2, config.ffn.dropout = 0.1, config.attention.dropout = 0.15,
+  config.attention.preset = "reluformer";
   return config;
 }
 
@@ -370,10 +371,29 @@ TEST(Seq2Seq, NoiseIsThatOfTheSeedAndOffInEvaluation) {
   for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], again[i])) << i;
   EXPECT_FALSE(at::equal(first[0], other[0]));
   Seq2SeqConfig still = noisy();
-  still.dropout = still.ffn.dropout = 0, still.attention.dropout = 0;
+  still.dropout = still.drop_path = still.ffn.dropout = 0, still.attention.dropout = 0;
   const Seq2Seq same(still, 3);
   EXPECT_TRUE(at::equal(model.forward(source, target).logits, same.forward(source, target, training).logits));
   EXPECT_FALSE(at::equal(model.forward(source, target).logits, model.forward(source, target, training).logits));
+}
+
+TEST(Seq2Seq, GradientCheckpointingChangesNothing) {
+  std::vector<at::Tensor> results[2];
+  for (const bool checkpointing : {false, true}) {
+    Seq2SeqConfig config = noisy();
+    config.gradient_checkpointing = checkpointing;
+    const Seq2Seq model(config, 3);
+    at::manual_seed(1);
+    Seq2SeqOptions training;
+    training.training = training.regulariser = true;
+    const Seq2SeqLoss loss = model.loss(sequences_of(kSource), sequences_of(kTarget), labels_for(kTarget), training);
+    torch::autograd::backward({loss.loss + loss.regulariser});
+    results[checkpointing] = {loss.loss.detach(), loss.regulariser.detach()};
+    for (const nn::Parameter& parameter : model.parameters().all()) results[checkpointing].push_back(parameter.value.grad());
+  }
+  for (size_t i = 0; i < results[0].size(); ++i)
+    // The encoder's result has a gradient from every block of the decoder, which autograd may add in another order.
+    EXPECT_TRUE(i < 2 ? at::equal(results[0][i], results[1][i]) : at::allclose(results[0][i], results[1][i], 1e-4, 1e-6)) << i;
 }
 
 // Gradients of a noisy pass against differences: the noise of a seed is a constant.
@@ -445,9 +465,9 @@ TEST(Seq2Seq, ShowsWhatIsInside) {
   EXPECT_EQ(w[0].triu(1).abs().max().item<double>(), 0) << "a token sees the future";
   EXPECT_EQ(nn::attention_weights(*cross.attention).sizes(), (std::vector<int64_t>{1, 2, 12, 10}));
   EXPECT_LE(largest_difference(nn::attention_weights(*encoder.attention).sum(-1), at::ones({1, 2, 10})), 1e-5);
-  EXPECT_EQ(ffn.hidden.sizes(), (std::vector<int64_t>{12, 20}));
+  EXPECT_EQ(nn::hidden_units(*ffn.ffn).sizes(), (std::vector<int64_t>{12, 20}));
   const at::Tensor bias = model.parameters().find("decoder.0.mlp.fc2.bias")->value;
-  EXPECT_LE(largest_difference(at::matmul(ffn.hidden, ffn.values) + bias, ffn.output), 1e-5);
+  EXPECT_LE(largest_difference(at::matmul(nn::hidden_units(*ffn.ffn), ffn.ffn->values) + bias, ffn.output), 1e-5);
   EXPECT_FALSE(ffn.attention.has_value());
 }
 
@@ -521,7 +541,7 @@ TEST(Seq2SeqConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.width = 9, c.heads = 3; }), {"sinusoidal", "even", "9"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.dropout = 1; }), {"model.dropout", "[0, 1)"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn.dropout = -1; }), {"model.ffn.dropout", "-1"}));
-  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.attention.dropout = 2; }), {"model.encoder.attention.dropout", "2"}));
+  EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.attention.dropout = 2; }), {"model.attention.dropout", "2"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.ffn.activation = "x"; }), {"model.ffn.activation", "'x'", "softmax_norm"}));
   EXPECT_TRUE(mentions(message([](Seq2SeqConfig& c) { c.cross.attention.preset = "x"; }),
                        {"model.cross.attention.preset", "'x'", "entmax15", "reluformer"}));

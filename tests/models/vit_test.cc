@@ -160,6 +160,11 @@ std::vector<Case> cases() {
   add("pool_first", [](VitConfig& c) { c.pool_first = true; });
   add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
   add("gate", [](VitConfig& c) { c.attention.gate = true; });
+  add("rela", [](VitConfig& c) { c.attention.preset = "rela"; });
+  for (const Pool pool : {Pool::gap, Pool::tok, Pool::map})
+    add("post_norm_" + std::to_string(static_cast<int>(pool)), [&](VitConfig& c) { c.norm = nn::NormPlacement::post, c.pool = pool; });
+  for (const char* activation : {"relu", "softmax_norm"})
+    add(std::string("ffn_") + activation, [&](VitConfig& c) { c.ffn.activation = activation; });
   add("all", [](VitConfig& c) {
     c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = true, c.gradient_checkpointing = true,
     c.channels = 1;

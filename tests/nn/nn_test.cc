@@ -118,6 +118,13 @@ TEST(AttentionConfig, OverridesKeepWhatEveryPresetHas) {
   EXPECT_EQ(both.learn_gain, std::nullopt);
   EXPECT_EQ(both.qk_norm, true);
   EXPECT_EQ(error_of([&] { attention_options(both, "attention"); }), "");
+  own.preset = "reluformer";  // the base's own: the meaning of a key does not depend on another's value
+  EXPECT_EQ(overridden(base, own).learn_gain, std::nullopt);
+  own.preset.clear(), own.length = "visible";
+  base.length = "fixed", base.length_n = 50;
+  EXPECT_EQ(overridden(base, own).length_n, std::nullopt) << "length and length_n go together";
+  own.length.clear();
+  EXPECT_EQ(overridden(base, own).length_n, 50);
 }
 
 TEST(AttentionConfig, MistakesAreNamed) {
@@ -130,6 +137,7 @@ TEST(AttentionConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.h = "x"; }), {"attention.h", "'x'", "gelu_tanh"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.length = "x"; }), {"attention.length", "'x'", "visible"}));
   EXPECT_EQ(message([](AttentionConfig& c) { c.gamma = 2; }), "");  // only the preset reluformer has one
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.gamma = -2; }), {"attention.gamma", "positive", "-2"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "softmax", c.learn_gain = true; }), {"softmax", "learn_gain"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.h = "softmax", c.alpha = 1; }), {"softmax", "alpha"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "softmax", c.length = "none"; }), {"softmax", "length rule"}));
@@ -264,31 +272,71 @@ TEST(ResidualStream, FollowsItsFormulas) {
     const at::NoGradGuard guard;
     norm->weight.uniform_(0.5, 1.5), norm->bias.uniform_(-0.5, 0.5);
   }
-  const at::Tensor x = at::randn({3, 8});
+  const at::Tensor x = at::randn({1, 3, 8});
   const auto f = [](const at::Tensor& y) { return at::tanh(y * 1.5); };
   const auto layer = [&](const at::Tensor& input, const at::Tensor& residual, LayerView*) {
     return residual.defined() ? f(input) + residual : f(input);
   };
+  // Without noise the layer adds the residual itself; with a probability of dropping that never comes true the sum waits for the next norm.
   std::vector<LayerView> views;
-  for (const bool viewed : {false, true}) {
-    const Forward forward{nullptr, nullptr, viewed ? &views : nullptr};
-    const auto run = [&](NormPlacement placement) {
-      ResidualStream stream(x, placement, 0, {}, forward);
-      stream.branch(first, 0, "first", layer);
-      stream.branch(second, 0, "second", layer);
-      return std::pair(stream.value(), stream.finish(last));
-    };
-    const at::Tensor a = x + f(first(x)), pre = a + f(second(a)), b = first(x + f(x)), post = second(b + f(b));
-    EXPECT_TRUE(at::allclose(run(NormPlacement::pre).first, pre, 1e-5, 1e-6));
-    EXPECT_TRUE(at::allclose(run(NormPlacement::pre).second, last(pre), 1e-5, 1e-6));
-    EXPECT_TRUE(at::allclose(run(NormPlacement::post).first, post, 1e-5, 1e-6));
-    EXPECT_TRUE(at::equal(run(NormPlacement::post).first, run(NormPlacement::post).second));
-  }
-  ASSERT_EQ(views.size(), 10u);
+  for (const bool viewed : {false, true})
+    for (const double drop_path : {0.0, 1e-12}) {
+      Noise noise(1);
+      const Forward forward{drop_path > 0 ? &noise : nullptr, nullptr, viewed ? &views : nullptr};
+      const auto stream_of = [&](NormPlacement placement) {
+        ResidualStream stream(x, placement, 0, {}, forward);
+        stream.branch(first, drop_path, "first", layer);
+        stream.branch(second, drop_path, "second", layer);
+        return stream;
+      };
+      const at::Tensor a = x + f(first(x)), pre = a + f(second(a)), b = first(x + f(x)), post = second(b + f(b));
+      EXPECT_TRUE(at::allclose(stream_of(NormPlacement::pre).value(), pre, 1e-5, 1e-6));
+      EXPECT_TRUE(at::allclose(stream_of(NormPlacement::pre).finish(last), last(pre), 1e-5, 1e-6));
+      EXPECT_TRUE(at::allclose(stream_of(NormPlacement::post).value(), post, 1e-5, 1e-6));
+      EXPECT_TRUE(at::equal(stream_of(NormPlacement::post).value(), stream_of(NormPlacement::post).finish(last)));
+    }
+  ASSERT_EQ(views.size(), 20u);
   EXPECT_EQ(views[1].name, "second");
   EXPECT_TRUE(at::equal(views[0].residual, x));
   EXPECT_TRUE(at::allclose(views[1].residual, x + f(first(x)), 1e-5, 1e-6));
-  EXPECT_TRUE(at::allclose(views[0].output, f(first(x)), 1e-5, 1e-6));
+  for (const size_t at : {size_t{0}, size_t{10}}) EXPECT_TRUE(at::allclose(views[at].output, f(first(x)), 1e-5, 1e-6)) << at;
+}
+
+// Gradients of a noisy stack against differences: the noise of a seed is a constant.
+TEST(Stack, GradientsOfANoisyPassAreThoseOfTheFunction) {
+  for (const NormPlacement placement : {NormPlacement::pre, NormPlacement::post})
+    for (const char* preset : {"relu-vit", "entmax15", "rela"})
+      for (const bool jagged : {false, true}) {
+        Parameters parameters;
+        BlockConfig config = noisy_block(0.2, 0.3, 0.2, 0.2);
+        config.width = 6, config.heads = 2, config.ffn.width = 5, config.ffn.activation = "gelu", config.norm = placement;
+        config.attention.preset = preset, config.attention.qk_norm = true;
+        const Stack stack(builder_for(parameters), "blocks", {config, config});
+        at::manual_seed(2);
+        std::vector<at::Tensor> inputs = {at::randn({3, 4, 6}, at::kDouble).requires_grad_(true)};
+        for (const Parameter& parameter : parameters.all()) {
+          parameter.value.set_data(parameter.value.detach().to(at::kDouble) + 0.3 * at::randn(parameter.value.sizes(), at::kDouble));
+          inputs.push_back(parameter.value);
+        }
+        const at::Tensor offsets = jagged ? at::arange(0, 16, 4, at::kLong) : at::Tensor();
+        const at::Tensor weights = at::randn({3, 4, 6}, at::kDouble);
+        const auto value = [&] {
+          Noise noise(7);
+          const Forward forward{&noise, nullptr, nullptr};
+          const at::Tensor x = jagged ? inputs[0].flatten(0, 1) : inputs[0];
+          return (stack.forward(x, {.self = {offsets, offsets}}, forward).value().view({3, 4, 6}) * weights).sum();
+        };
+        const auto gradients = torch::autograd::grad({value()}, inputs, {}, c10::nullopt, false, /*allow_unused=*/true);
+        const at::NoGradGuard guard;
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          const at::Tensor start = inputs[i].detach().clone(), direction = at::randn(start.sizes(), at::kDouble);
+          const auto at_step = [&](double step) { return inputs[i].copy_(start + step * direction), value().item<double>(); };
+          const double slope = (at_step(1e-6) - at_step(-1e-6)) / 2e-6;
+          inputs[i].copy_(start);
+          EXPECT_NEAR((gradients[i] * direction).sum().item<double>(), slope, 2e-5 * std::max(1.0, std::abs(slope)))
+              << preset << (jagged ? " jagged " : " batched ") << (i ? parameters.all()[i - 1].name : "x");
+        }
+      }
 }
 
 // ---- gradient checkpointing

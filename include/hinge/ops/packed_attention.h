@@ -24,7 +24,8 @@ struct QkNorm {
 
 struct PackedAttentionOptions {
   AttentionOptions attention;
-  // Weights by a projection onto the simplex instead: of `attention`, only scale, causal, offsets, dropout and seed then have a meaning.
+  // Weights by a projection onto the simplex instead: of `attention`, only scale, causal, key_lengths, offsets, dropout and seed then have
+  // a meaning.
   std::optional<kernels::SparseRule> sparse = {};
   QkNorm norm = {};
   bool statistics = false;  // return weight_sum and weight_log, too; not for `sparse`
@@ -40,7 +41,7 @@ PackedAttentionResult packed_attention(const at::Tensor& qkv, int64_t heads, con
 // Cross-attention: q [B, L, H D] and kv [B, S, 2 H D], or jagged [L, H D] and [S, 2 H D].
 PackedAttentionResult packed_attention(const at::Tensor& q, const at::Tensor& kv, int64_t heads, const PackedAttentionOptions& options);
 
-// The same of separate tensors q [B, H, Lq, D], k and v [B, H, Lk, D] with any strides in B, H and L, without gradients and without norms:
+// The same on separate tensors q [B, H, Lq, D], k and v [B, H, Lk, D] with any strides in B, H and L, without gradients and without norms:
 // for decoding with a KV cache and for looking at weights. The result is [B, H, Lq, D].
 at::Tensor attention_without_gradient(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const PackedAttentionOptions& options);
 
