@@ -15,8 +15,10 @@
 // input, not on the number of workers. The gradients behave alike.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hinge/kernels/activations.h"
@@ -31,9 +33,11 @@ enum class LengthRule {
   keys,     // N = Lk (of a jagged sequence: its own number of keys)
   visible,  // N_i = number of keys that row i sees
 };
+inline constexpr std::array<std::string_view, 4> kLengthRuleNames = {"none", "fixed", "keys", "visible"};
 
 // The linear-time order q (k^T v) of the identity activation gives the same function; `automatic` takes it when it is cheaper.
 enum class IdentityOrder { automatic, quadratic, linear };
+inline constexpr std::array<std::string_view, 3> kIdentityOrderNames = {"auto", "quadratic", "linear"};
 
 // A [B, H, L, D] array with any strides in B, H and L, counted in elements; neighbouring elements in D are adjacent.
 template <typename T> struct View {
