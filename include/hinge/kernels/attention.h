@@ -135,11 +135,9 @@ template <typename T> struct AttentionBackward {
 // keeps in doubles for dgain, dbias and dalpha, are not counted.
 size_t take_scratch_peak();
 
-// The fused kernels. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
-void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<float>&, Parallel&);
-void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<double>&, Parallel&);
-void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<float>&, Parallel&);
-void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<double>&, Parallel&);
+// The fused kernels, for float and double. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
+template <typename T> void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<T>&, Parallel&);
+template <typename T> void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<T>&, Parallel&);
 
 // True if the identity activation would run in linear time for this problem.
 bool takes_linear_order(const AttentionShape&, const AttentionRule&, bool weight_log_or_zero_share);
