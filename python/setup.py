@@ -24,7 +24,12 @@ SOURCES = [
     *sorted(ROOT.glob("src/ops/attention*.cc")),
     ROOT / "src/ops/parallel.cc",
 ]
-HEADERS = sorted(ROOT.glob("include/hinge/**/*.h")) + sorted(ROOT.glob("src/kernels/*.h")) + sorted(ROOT.glob("src/ops/*.h"))
+HEADERS = [
+    *sorted(ROOT.glob("include/hinge/**/*.h")),
+    *sorted(ROOT.glob("src/kernels/*.h")),
+    *sorted(ROOT.glob("src/ops/*.h")),
+    ROOT / "src/support/nearest.h",
+]
 if not all(source.exists() for source in SOURCES):
     raise SystemExit(f"hinge: no sources in {ROOT / 'src'}. Build from a checkout of the whole repository: pip install ./python")
 

@@ -16,13 +16,6 @@ class AttentionStatistics(NamedTuple):
     skipped_share: torch.Tensor  #: [B, Hq], share of the work behind a relu-like h that exact zeros saved
 
 
-def _per_head(value, default: float):
-    """A per-head option as the op takes it: None where it is the default."""
-    if value is None or isinstance(value, torch.Tensor):
-        return value
-    return None if value == default else torch.full((1,), float(value), dtype=torch.float64)
-
-
 def attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -92,27 +85,29 @@ def attention(
         >>> torch.allclose(out, torch.relu(q @ k.mT / 8) / 197 @ v, atol=1e-5)
         True
     """
+    return _call(**locals())
+
+
+#: The options that may be a number or a tensor, and their defaults.
+_PER_HEAD = dict(torch.ops.hinge.per_head_defaults())
+
+
+def _per_head(value, default: float):
+    """A per-head option as the op takes it: None where it is the default."""
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    return None if value == default else torch.full((1,), float(value), dtype=torch.float64)
+
+
+def _call(query, key, value, *, is_causal, dropout_p, seed, return_statistics, **options):
+    """The op, called with the arguments of :func:`attention`. What is not named here has the op's name and type."""
     if dropout_p > 0 and seed is None:
         seed = torch.randint(2**63 - 1, (1,), dtype=torch.int64)
     elif isinstance(seed, int):
         seed = torch.full((1,), seed, dtype=torch.int64)
-    options = {
-        "h": h,
-        "scale": scale,
-        "gain": _per_head(gain, 1.0),
-        "bias": _per_head(bias, 0.0),
-        "alpha": _per_head(alpha, 1.0),
-        "length_rule": length_rule,
-        "length_n": length_n,
-        "bias_log_n": bias_log_n,
-        "causal": is_causal,
-        "key_lengths": key_lengths,
-        "q_offsets": q_offsets,
-        "k_offsets": k_offsets,
-        "dropout": dropout_p,
-        "seed": seed,
-        "identity_order": identity_order,
-    }
+    for name, default in _PER_HEAD.items():
+        options[name] = _per_head(options[name], default)
+    options.update(causal=is_causal, dropout=dropout_p, seed=seed)
     if not return_statistics:
         return torch.ops.hinge.attention(query, key, value, **options)
     out, *statistics, _lse = torch.ops.hinge.attention_with_statistics(query, key, value, **options)
@@ -129,5 +124,5 @@ def preset(name: str, gamma: float = 1.0) -> dict:
 
     gamma is the ReLUFormer's, whose gain is sqrt(2) / gamma; the others have none.
     """
-    h, alpha, gain, bias_log_n, length_rule = torch.ops.hinge.preset(name, gamma)
-    return {"h": h, "alpha": alpha, "gain": gain, "bias_log_n": bias_log_n, "length_rule": length_rule}
+    names = (result.name for result in torch.ops.hinge.preset.default._schema.returns)
+    return dict(zip(names, torch.ops.hinge.preset(name, gamma)))

@@ -1,6 +1,7 @@
 """hinge.attention against plain PyTorch: values, gradients, errors of float32, statistics, dropout, memory order, threads."""
 
 import importlib.metadata
+import inspect
 import math
 
 import eager
@@ -277,6 +278,67 @@ def test_presets():
     assert hinge.preset("sigmoid") == {"h": "sigmoid", "alpha": 0.0, "gain": 1.0, "bias_log_n": True, "length_rule": "visible"}
 
 
+OP_NAMES = {"is_causal": "causal", "dropout_p": "dropout"}  # ours are those of scaled_dot_product_attention
+
+
+def op_options():
+    return [argument for argument in torch.ops.hinge.attention.default._schema.arguments if argument.kwarg_only]
+
+
+def defaults_of_the_op():
+    """The options and their defaults, as the list in include/hinge/ops/attention.h has them, under the names of the Python function."""
+    names = {theirs: ours for ours, theirs in OP_NAMES.items()}
+    defaults = {argument.name: argument.default_value for argument in op_options()} | torch.ops.hinge.per_head_defaults()
+    return {names.get(name, name): default for name, default in defaults.items()}
+
+
+def test_signature_and_docstring_have_the_options_of_the_op():
+    parameters = inspect.signature(hinge.attention).parameters.values()
+    ours = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "return_statistics"}
+    assert ours == defaults_of_the_op()
+    documented = hinge.attention.__doc__.partition("Args:")[2].partition("Returns:")[0]
+    described = {name for line in documented.splitlines() if line[8:9].isalpha() for name in line.partition(":")[0].split(",")}
+    assert {name.strip() for name in described} == {"query", "key", "value", "return_statistics", *ours}
+
+
+def test_the_ops_share_their_options():
+    def options(op):
+        return {a.name: (str(a.type), a.default_value) for a in op.default._schema.arguments if a.kwarg_only}
+
+    ours = options(torch.ops.hinge.attention)
+    assert options(torch.ops.hinge.attention_with_statistics) == ours | {"statistics": ("bool", True)}
+    assert {name: option for name, option in options(torch.ops.hinge.attention_backward).items() if name != "wanted"} == ours
+
+
+@pytest.mark.parametrize("op", ["attention", "attention_with_statistics"])
+def test_every_option_reaches_the_op(op, monkeypatch):
+    given, seen = {name: torch.tensor([0.5]) for name in defaults_of_the_op()}, {}
+    monkeypatch.setattr(torch.ops.hinge, op, lambda _q, _k, _v, **options: seen.update(options) or [None] * 6)
+    hinge.attention(*qkv(), **given, return_statistics=op == "attention_with_statistics")
+    assert len(seen) == len(given)
+    assert all(seen[OP_NAMES.get(name, name)] is value for name, value in given.items())
+
+
+@pytest.mark.parametrize("name", torch.ops.hinge.per_head_defaults())
+def test_the_default_of_a_per_head_option_may_be_given(name):
+    default = torch.ops.hinge.per_head_defaults()[name]
+    q, k, v = qkv()
+    expected = hinge.attention(q, k, v, h="silu")
+    assert torch.equal(hinge.attention(q, k, v, h="silu", **{name: default}), expected)
+    torch.testing.assert_close(hinge.attention(q, k, v, h="silu", **{name: torch.tensor([default])}), expected)
+    hinge.attention(q, k, v, h="softmax", **{name: default})  # it takes none, but this says nothing
+
+
+def test_parameters_changed_before_backward_are_an_error():
+    q, k, v = qkv(requires_grad=True)
+    gain = torch.ones(4, requires_grad=True)
+    out = hinge.attention(q, k, v, gain=gain)
+    with torch.no_grad():
+        gain.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
 def test_names():
     assert hinge.activations() == eager.ALL
     assert hinge.simd_target()
@@ -287,9 +349,9 @@ def test_requires_the_torch_that_it_was_built_against():
 
 
 ERRORS = [
-    ({"h": "rely"}, 'unknown activation h "rely"; there are relu, relu2, .*, softmax. Nearest: "relu"'),
-    ({"length_rule": "key"}, 'unknown length_rule "key"; there are none, fixed, keys, visible. Nearest: "keys"'),
-    ({"h": "identity", "identity_order": "fast"}, 'unknown identity_order "fast"; there are auto, quadratic, linear'),
+    ({"h": "rely"}, r'unknown h "rely"; there are relu, relu2, .*, softmax; did you mean "relu"\?'),
+    ({"length_rule": "key"}, r'unknown length_rule "key"; there are none, fixed, keys, visible; did you mean "keys"\?'),
+    ({"h": "identity", "identity_order": "fastest"}, 'unknown identity_order "fastest"; there are auto, quadratic, linear$'),
     ({"identity_order": "linear"}, 'identity_order is for h = "identity" only, got h = "relu"'),
     ({"alpha": math.nan}, "alpha must be finite, got nan for head 0"),
     ({"gain": torch.tensor([1.0, 1.0, math.inf, 1.0])}, "gain must be finite, got inf for head 2"),

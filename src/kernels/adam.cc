@@ -1,12 +1,8 @@
 #include "hinge/kernels/adam.h"
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/adam.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -69,7 +65,7 @@ template <typename T> double SquaredNorm(const std::vector<AdamTensor<T>>& tenso
         const auto g = LoadFirst(d, grad + first + j, n);
         squares = hn::MulAdd(g, g, squares);
       });
-      sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, squares)));
+      sum += Total(d, squares);
     }
     sums[static_cast<size_t>(task)] = sum;
   });
@@ -78,10 +74,8 @@ template <typename T> double SquaredNorm(const std::vector<AdamTensor<T>>& tenso
   return total;
 }
 
-void StepFloat(const std::vector<AdamTensor<float>>& tensors, const AdamStep& step, Parallel& parallel) { Step(tensors, step, parallel); }
-void StepDouble(const std::vector<AdamTensor<double>>& tensors, const AdamStep& step, Parallel& parallel) { Step(tensors, step, parallel); }
-double NormFloat(const std::vector<AdamTensor<float>>& tensors, Parallel& parallel) { return SquaredNorm(tensors, parallel); }
-double NormDouble(const std::vector<AdamTensor<double>>& tensors, Parallel& parallel) { return SquaredNorm(tensors, parallel); }
+HINGE_FLOAT_AND_DOUBLE(Step);
+HINGE_FLOAT_AND_DOUBLE(SquaredNorm);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -90,23 +84,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(StepFloat);
-HWY_EXPORT(StepDouble);
-HWY_EXPORT(NormFloat);
-HWY_EXPORT(NormDouble);
+HINGE_EXPORT(Step);
+HINGE_EXPORT(SquaredNorm);
 
-void adam_step(const std::vector<AdamTensor<float>>& tensors, const AdamStep& step, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(StepFloat)(tensors, step, parallel);
+template <typename T> void adam_step(const std::vector<AdamTensor<T>>& tensors, const AdamStep& step, Parallel& parallel) {
+  HINGE_DISPATCH(Step, T)(tensors, step, parallel);
 }
-void adam_step(const std::vector<AdamTensor<double>>& tensors, const AdamStep& step, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(StepDouble)(tensors, step, parallel);
+template <typename T> double squared_norm(const std::vector<AdamTensor<T>>& tensors, Parallel& parallel) {
+  return HINGE_DISPATCH(SquaredNorm, T)(tensors, parallel);
 }
-double squared_norm(const std::vector<AdamTensor<float>>& tensors, Parallel& parallel) {
-  return HWY_DYNAMIC_DISPATCH(NormFloat)(tensors, parallel);
-}
-double squared_norm(const std::vector<AdamTensor<double>>& tensors, Parallel& parallel) {
-  return HWY_DYNAMIC_DISPATCH(NormDouble)(tensors, parallel);
-}
+
+HINGE_INSTANTIATE(adam_step);
+HINGE_INSTANTIATE(squared_norm);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

@@ -57,10 +57,6 @@ struct Tiles : Parts {
   explicit Tiles(int64_t rows) : Parts(rows, kTileRows) {}
 };
 
-template <typename T> HWY_INLINE T* At(const View<T>& view, int64_t b, int64_t head, int64_t l) {
-  return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
-}
-
 // Sizes that every part of a call needs.
 struct Plan {
   const AttentionShape& shape;
@@ -147,8 +143,8 @@ void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys
                 T* packed) {
   for (int64_t j = begin; j < end; j += plan.NR) {
     for (int64_t next = j + plan.NR; next < std::min(j + 2 * plan.NR, end); ++next)
-      PrefetchRow(At(keys, seq.b, kv_head, seq.k_begin + next), plan.shape.D);
-    PackScorePanel(At(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), plan.shape.D, factor,
+      PrefetchRow(row_of(keys, seq.b, kv_head, seq.k_begin + next), plan.shape.D);
+    PackScorePanel(row_of(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), plan.shape.D, factor,
                    packed + j * plan.shape.D);
   }
 }
@@ -157,7 +153,7 @@ void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys
 template <typename T>
 void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows, int64_t kv_head, int64_t begin, int64_t end, T* packed) {
   for (int64_t j = begin; j < end; ++j)
-    PackWidthRow(At(rows, seq.b, kv_head, seq.k_begin + j), plan.shape.D, packed + j * plan.NR, seq.seen * plan.NR);
+    PackWidthRow(row_of(rows, seq.b, kv_head, seq.k_begin + j), plan.shape.D, packed + j * plan.NR, seq.seen * plan.NR);
 }
 
 // Elements of the packed arrays of one head.

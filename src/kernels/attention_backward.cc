@@ -10,13 +10,10 @@
 // A sequence is cut into query chunks and key chunks. Step s takes the pairs (query chunk (t + s) mod T, key chunk t), which share no
 // output, so a step's pairs may run at the same time; every output is a sum over steps in order. That makes results independent of
 // who runs what, without private copies of dq, dk or dv.
-#include "kernels/targets.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_backward.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/attention-inl.h"
 #include "kernels/attention_linear.h"
 #include "kernels/dropout-inl.h"
@@ -229,13 +226,13 @@ template <typename T> class Backward {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t kv_head = plan_.unit_kv_head(unit);
     for (int64_t j = chunks.single ? seq.seen : 0; j < seq.lk; ++j) {
-      std::fill_n(At(io_.dk, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
-      std::fill_n(At(io_.dv, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
+      std::fill_n(row_of(io_.dk, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
+      std::fill_n(row_of(io_.dv, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
     }
     if (!chunks.single)
       for (int64_t g = 0; g < plan_.group; ++g)
         for (int64_t i = 0; i < seq.lq; ++i)
-          std::fill_n(At(io_.dq, seq.b, kv_head * plan_.group + g, seq.q_begin + i), plan_.shape.D, T{0});
+          std::fill_n(row_of(io_.dq, seq.b, kv_head * plan_.group + g, seq.q_begin + i), plan_.shape.D, T{0});
   }
 
   // What a query chunk and a key chunk give to each other, for every query head of the unit.
@@ -263,7 +260,7 @@ template <typename T> class Backward {
       for (int64_t tile = 0; tile < tiles; ++tile)
         for (int64_t r = 0; r < chunks.tiles.size(first_tile + tile); ++r)
           Write(chunks.single, s.dq + (tile * kTileRows + r) * plan_.padded_depth, static_cast<T>(plan_.rule.scale),
-                At(io_.dq, seq.b, head, seq.q_begin + chunks.tiles.begin(first_tile + tile) + r));
+                row_of(io_.dq, seq.b, head, seq.q_begin + chunks.tiles.begin(first_tile + tile) + r));
       if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], watch.total());
     }
     WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, io_.dk);
@@ -277,7 +274,7 @@ template <typename T> class Backward {
   void WritePanels(const Sequence& seq, int64_t unit, int64_t begin, int64_t end, bool store, const T* panels, const View<T>& out) {
     const int64_t NR = plan_.NR, D = plan_.shape.D;
     for (int64_t j = begin; j < end; ++j) {
-      T* row = At(out, seq.b, plan_.unit_kv_head(unit), seq.k_begin + j);
+      T* row = row_of(out, seq.b, plan_.unit_kv_head(unit), seq.k_begin + j);
       for (int64_t p = 0; p < plan_.width_panels; ++p) {
         const T* from = panels + (p * (end - begin) + j - begin) * NR;
         const int64_t width = std::min(NR, D - p * NR);
@@ -303,14 +300,14 @@ template <typename T> class Backward {
           std::fill_n(s.grad + slot * pd, pd, T{0});
           continue;
         }
-        const T* grad_out = At(io_.grad_out, seq.b, head, row);
+        const T* grad_out = row_of(io_.grad_out, seq.b, head, row);
         const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
         const double grad_sum = io_.grad_weight_sum ? static_cast<double>(io_.grad_weight_sum[stat]) : 0;
         const double grad_log = io_.grad_weight_log ? static_cast<double>(io_.grad_weight_log[stat]) : 0;
         double c = 1;
         if (plan_.softmax) {
           s.shift[slot] = -io_.lse[stat];
-          s.grad_shift[slot] = -Dot(grad_out, At(io_.out, seq.b, head, row), D);
+          s.grad_shift[slot] = -Dot(grad_out, row_of(io_.out, seq.b, head, row), D);
           // G's constants cancel in softmax but for the mean of the logarithms.
           if (grad_log != 0) s.grad_shift[slot] -= static_cast<T>(grad_log * static_cast<double>(io_.weight_log[stat]));
           s.log_grad[slot] = static_cast<T>(grad_log);
@@ -322,7 +319,7 @@ template <typename T> class Backward {
           s.log_grad[slot] = static_cast<T>(c * grad_log);
           s.log_c[slot] = static_cast<T>(gain.late == 0 || grad_log == 0 ? 0 : std::log(std::abs(gain.late * c)));
         }
-        CopyRow(At(io_.q, seq.b, head, row), D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
+        CopyRow(row_of(io_.q, seq.b, head, row), D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
         CopyRow(grad_out, D, static_cast<T>(c * inverse_keep), s.grad + slot * pd, pd);
       }
     }
@@ -452,12 +449,7 @@ void RunBackward(const AttentionShape& shape, const AttentionRule& rule, const A
   Backward<T>(plan, io).Run(parallel);
 }
 
-void BackwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
-  RunBackward(shape, rule, io, parallel);
-}
-void BackwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
-  RunBackward(shape, rule, io, parallel);
-}
+HINGE_FLOAT_AND_DOUBLE(RunBackward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -466,17 +458,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(BackwardFloat);
-HWY_EXPORT(BackwardDouble);
+HINGE_EXPORT(RunBackward);
 
-void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
+template <typename T>
+void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
   if (takes_linear_order(shape, rule, io.grad_weight_log != nullptr)) return linear_backward(shape, rule, io, parallel);
-  HWY_DYNAMIC_DISPATCH(BackwardFloat)(shape, rule, io, parallel);
+  HINGE_DISPATCH(RunBackward, T)(shape, rule, io, parallel);
 }
-void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
-  if (takes_linear_order(shape, rule, io.grad_weight_log != nullptr)) return linear_backward(shape, rule, io, parallel);
-  HWY_DYNAMIC_DISPATCH(BackwardDouble)(shape, rule, io, parallel);
-}
+
+HINGE_INSTANTIATE(attention_backward);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

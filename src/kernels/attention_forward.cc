@@ -6,13 +6,9 @@
 #include <iterator>
 #include <type_traits>
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_forward.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/attention-inl.h"
 #include "kernels/attention_linear.h"
 #include "kernels/dropout-inl.h"
@@ -274,7 +270,8 @@ template <typename T> class Forward {
     const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
     const int64_t depth = plan_.shape.D, NR = plan_.NR;
     const bool few_rows = HasFewRows(seq), values_in_place = ReadsValuesInPlace(seq);
-    const T* values = values_in_place ? At(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen);
+    const T* values =
+        values_in_place ? row_of(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen);
     const int64_t value_row = values_in_place ? io_.v.stride_l : NR, value_panel = values_in_place ? NR : seq.seen * NR;
 
     Place places[kBlockTiles];
@@ -333,7 +330,7 @@ template <typename T> class Forward {
   // The weights of a sequence's only tile; those of the rows that pad it are zero.
   void ScoreFewRows(int64_t unit, const Place& place, const TileKeys<T>& keys, int64_t k0, ForwardScratch<T>& s, bool look) {
     const Sequence& seq = plan_.unit_sequence(unit);
-    kernels_.few_rows(place.q, place.q_row, keys.rows, At(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0), io_.k.stride_l,
+    kernels_.few_rows(place.q, place.q_row, keys.rows, row_of(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0), io_.k.stride_l,
                       keys.most(), plan_.shape.D, static_cast<T>(plan_.rule.scale), s.shift, s.weights, look ? s.masks : nullptr);
     for (int64_t r = keys.rows; r < keys.padded; ++r) std::fill_n(s.weights + r * kForwardKeys, keys.most(), T{0});
   }
@@ -354,9 +351,9 @@ template <typename T> class Forward {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows<T>(rows), slot0 = t * kTileRows;
       Place& place = places[t];
       place.in_place = plan_.shape.D == pd && rows == padded;
-      place.out = place.in_place ? At(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pd;
+      place.out = place.in_place ? row_of(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pd;
       place.out_row = place.in_place ? io_.out.stride_l : pd;
-      place.q = At(io_.q, seq.b, head, seq.q_begin + first);
+      place.q = row_of(io_.q, seq.b, head, seq.q_begin + first);
       place.q_row = io_.q.stride_l;
       if (!q_near || rows != padded) {
         for (int64_t r = 0; r < rows; ++r) CopyRow(place.q + r * place.q_row, plan_.shape.D, T{1}, s.q + (slot0 + r) * pd, pd);
@@ -418,7 +415,7 @@ template <typename T> class Forward {
         const int64_t slot = t * kTileRows + r, i = all.begin(first_tile + t) + r, row = seq.q_begin + i;
         const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
         const int64_t n = seq.visible(i);
-        T* out = At(io_.out, seq.b, head, row);
+        T* out = row_of(io_.out, seq.b, head, row);
         if (n == 0) {
           std::fill_n(out, plan_.shape.D, T{0});
         } else if (!finished || !places[t].in_place) {
@@ -459,12 +456,7 @@ void RunForward(const AttentionShape& shape, const AttentionRule& rule, const At
   Forward<T>(plan, io).Run(parallel);
 }
 
-void ForwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
-  RunForward(shape, rule, io, parallel);
-}
-void ForwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
-  RunForward(shape, rule, io, parallel);
-}
+HINGE_FLOAT_AND_DOUBLE(RunForward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -475,17 +467,15 @@ namespace hinge::kernels {
 
 size_t take_scratch_peak() { return Workspace::take_peak(); }
 
-HWY_EXPORT(ForwardFloat);
-HWY_EXPORT(ForwardDouble);
+HINGE_EXPORT(RunForward);
 
-void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
+template <typename T>
+void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
   if (takes_linear_order(shape, rule, io.weight_log || io.zero_share)) return linear_forward(shape, rule, io, parallel);
-  HWY_DYNAMIC_DISPATCH(ForwardFloat)(shape, rule, io, parallel);
+  HINGE_DISPATCH(RunForward, T)(shape, rule, io, parallel);
 }
-void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
-  if (takes_linear_order(shape, rule, io.weight_log || io.zero_share)) return linear_forward(shape, rule, io, parallel);
-  HWY_DYNAMIC_DISPATCH(ForwardDouble)(shape, rule, io, parallel);
-}
+
+HINGE_INSTANTIATE(attention_forward);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

@@ -20,13 +20,9 @@
 // Chunks, groups, blocks and the order of all sums depend on the sequence only, so results do not depend on who runs what.
 #include "kernels/attention_linear.h"
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_linear.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/attention-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -180,7 +176,7 @@ template <typename T> class LinearOrder {
                 const LinearRows<T>& to) const {
     for (int64_t t = 0; t < tiles.parts; ++t) {
       for (int64_t r = 0; r < tiles.size(t); ++r)
-        LoadRow(At(keys, seq.b, kv_head, seq.k_begin + first + tiles.begin(t) + r), T{1}, T{1}, t, r, to);
+        LoadRow(row_of(keys, seq.b, kv_head, seq.k_begin + first + tiles.begin(t) + r), T{1}, T{1}, t, r, to);
       PadTile(tiles.size(t), t, to);
     }
   }
@@ -246,13 +242,13 @@ template <typename T> class LinearOrder {
   void PackChunkScores(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
     for (int64_t j = 0; j < count; j += NR)
-      PackScorePanel(At(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), keys.stride_l, std::min(NR, count - j), D, T{1},
+      PackScorePanel(row_of(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), keys.stride_l, std::min(NR, count - j), D, T{1},
                      packed + j * D);
   }
   void PackChunkWidths(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
     for (int64_t j = 0; j < count; ++j)
-      PackWidthRow(At(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), D, packed + j * NR, cut.chunk * NR);
+      PackWidthRow(row_of(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), D, packed + j * NR, cut.chunk * NR);
   }
 
   // scores[r][0 .. most) = left_r . key + shift_r, into a weight tile.
@@ -367,7 +363,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
     for (int64_t g = 0; g < plan_.group; ++g)
       for (int64_t i = 0; i < Cut(unit).first_seeing; ++i) {
         const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
-        std::fill_n(At(io_.out, seq.b, head, seq.q_begin + i), D, T{0});
+        std::fill_n(row_of(io_.out, seq.b, head, seq.q_begin + i), D, T{0});
         if (io_.weight_sum) io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + seq.q_begin + i] = 0;
       }
   }
@@ -406,7 +402,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
         lengths.set_row(i);
         s.shift[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
         s.factor[slot] = static_cast<T>(plan_.gain(head) * lengths.power());
-        Base::LoadRow(At(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, to);
+        Base::LoadRow(row_of(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, to);
       }
       Base::PadTile(tiles.size(t), t, to);
     }
@@ -434,7 +430,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
     for (int64_t t = 0; t < tiles.parts; ++t)
       for (int64_t r = 0; r < tiles.size(t); ++r) {
         const int64_t row = seq.q_begin + first + tiles.begin(t) + r, slot = t * kTileRows + r;
-        WriteRow<false>(s.sums + slot * pd, D, s.factor[slot], At(io_.out, seq.b, head, row));
+        WriteRow<false>(s.sums + slot * pd, D, s.factor[slot], row_of(io_.out, seq.b, head, row));
         if (!io_.weight_sum) continue;
         double sum = s.score_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.shift[slot]);
         if (key_sum) sum += DotPadded(s.left.rows + slot * pd, key_sum, pd);
@@ -559,10 +555,10 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     const int64_t kv_head = plan_.unit_kv_head(unit);
     for (int64_t g = 0; g < plan_.group; ++g)
       for (int64_t i = 0; i < cut.first_seeing; ++i)
-        std::fill_n(At(io_.dq, cut.seq.b, kv_head * plan_.group + g, cut.seq.q_begin + i), D, T{0});
+        std::fill_n(row_of(io_.dq, cut.seq.b, kv_head * plan_.group + g, cut.seq.q_begin + i), D, T{0});
     for (int64_t j = cut.keys; j < cut.seq.lk; ++j) {
-      std::fill_n(At(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
-      std::fill_n(At(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
+      std::fill_n(row_of(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
+      std::fill_n(row_of(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
     }
   }
 
@@ -601,8 +597,8 @@ template <typename T> class LinearBackward : LinearOrder<T> {
         if (io_.grad_weight_sum)
           s.grad_shift[slot] =
               static_cast<T>(c * static_cast<double>(io_.grad_weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row]));
-        Base::LoadRow(At(io_.q, seq.b, head, row), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, s.q);
-        Base::LoadRow(At(io_.grad_out, seq.b, head, row), static_cast<T>(c), s.grad_shift[slot], t, r, s.grad);
+        Base::LoadRow(row_of(io_.q, seq.b, head, row), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, s.q);
+        Base::LoadRow(row_of(io_.grad_out, seq.b, head, row), static_cast<T>(c), s.grad_shift[slot], t, r, s.grad);
       }
       Base::PadTile(tiles.size(t), t, s.q);
       Base::PadTile(tiles.size(t), t, s.grad);
@@ -631,8 +627,8 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     for (int64_t j = begin; j < end; ++j)
       for (int64_t p = 0; p < plan_.width_panels; ++p) {
         const int64_t width = std::min(NR, D - p * NR), from = p * panel_size + (j - begin) * NR;
-        WriteRow<false>(s.dk + from, width, T{1}, At(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
-        WriteRow<false>(s.dv + from, width, T{1}, At(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
+        WriteRow<false>(s.dk + from, width, T{1}, row_of(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
+        WriteRow<false>(s.dv + from, width, T{1}, row_of(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
       }
   }
 
@@ -708,7 +704,7 @@ template <typename T> class LinearBackward : LinearOrder<T> {
   void StoreRows(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
     for (int64_t t = 0; t < tiles.parts; ++t)
       for (int64_t r = 0; r < tiles.size(t); ++r) {
-        T* dq = At(io_.dq, seq.b, head, seq.q_begin + first + tiles.begin(t) + r);
+        T* dq = row_of(io_.dq, seq.b, head, seq.q_begin + first + tiles.begin(t) + r);
         if (plan_.gain(head) == 0)
           std::fill_n(dq, D, T{0});
         else
@@ -740,22 +736,19 @@ template <typename T> class LinearBackward : LinearOrder<T> {
   mutable std::vector<ParameterSums> parameter_sums_;  // [unit][span][head of the group], each written by one task
 };
 
-void LinearForwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
-  const Plan plan = Plan::make<float>(shape, rule);
-  LinearForward<float>(plan, io).Run(parallel);
+template <typename T>
+void RunLinearForward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<T>(shape, rule);
+  LinearForward<T>(plan, io).Run(parallel);
 }
-void LinearForwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
-  const Plan plan = Plan::make<double>(shape, rule);
-  LinearForward<double>(plan, io).Run(parallel);
+template <typename T>
+void RunLinearBackward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
+  const Plan plan = Plan::make<T>(shape, rule);
+  LinearBackward<T>(plan, io).Run(parallel);
 }
-void LinearBackwardFloat(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
-  const Plan plan = Plan::make<float>(shape, rule);
-  LinearBackward<float>(plan, io).Run(parallel);
-}
-void LinearBackwardDouble(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
-  const Plan plan = Plan::make<double>(shape, rule);
-  LinearBackward<double>(plan, io).Run(parallel);
-}
+
+HINGE_FLOAT_AND_DOUBLE(RunLinearForward);
+HINGE_FLOAT_AND_DOUBLE(RunLinearBackward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -764,23 +757,20 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(LinearForwardFloat);
-HWY_EXPORT(LinearForwardDouble);
-HWY_EXPORT(LinearBackwardFloat);
-HWY_EXPORT(LinearBackwardDouble);
+HINGE_EXPORT(RunLinearForward);
+HINGE_EXPORT(RunLinearBackward);
 
-void linear_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(LinearForwardFloat)(shape, rule, io, parallel);
+template <typename T>
+void linear_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(RunLinearForward, T)(shape, rule, io, parallel);
 }
-void linear_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(LinearForwardDouble)(shape, rule, io, parallel);
+template <typename T>
+void linear_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(RunLinearBackward, T)(shape, rule, io, parallel);
 }
-void linear_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(LinearBackwardFloat)(shape, rule, io, parallel);
-}
-void linear_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(LinearBackwardDouble)(shape, rule, io, parallel);
-}
+
+HINGE_INSTANTIATE(linear_forward);
+HINGE_INSTANTIATE(linear_backward);
 
 bool takes_linear_order(const AttentionShape& shape, const AttentionRule& rule, bool weight_log_or_zero_share) {
   if (rule.h != Activation::identity || rule.dropout != 0 || weight_log_or_zero_share) return false;

@@ -6,9 +6,7 @@
 
 namespace hinge::kernels {
 
-void linear_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<float>&, Parallel&);
-void linear_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<double>&, Parallel&);
-void linear_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<float>&, Parallel&);
-void linear_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<double>&, Parallel&);
+template <typename T> void linear_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<T>&, Parallel&);
+template <typename T> void linear_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<T>&, Parallel&);
 
 }  // namespace hinge::kernels

@@ -1,12 +1,8 @@
 #include "hinge/kernels/column_sums.h"
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/column_sums.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,12 +20,7 @@ template <typename T> void ColumnSums(const T* x, int64_t rows, int64_t stride, 
   });
 }
 
-void SumsFloat(const float* x, int64_t rows, int64_t stride, int64_t width, float* sums, Parallel& parallel) {
-  ColumnSums(x, rows, stride, width, sums, parallel);
-}
-void SumsDouble(const double* x, int64_t rows, int64_t stride, int64_t width, double* sums, Parallel& parallel) {
-  ColumnSums(x, rows, stride, width, sums, parallel);
-}
+HINGE_FLOAT_AND_DOUBLE(ColumnSums);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -38,15 +29,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(SumsFloat);
-HWY_EXPORT(SumsDouble);
+HINGE_EXPORT(ColumnSums);
 
-void column_sums(const float* x, int64_t rows, int64_t stride, int64_t width, float* sums, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(SumsFloat)(x, rows, stride, width, sums, parallel);
+template <typename T> void column_sums(const T* x, int64_t rows, int64_t stride, int64_t width, T* sums, Parallel& parallel) {
+  HINGE_DISPATCH(ColumnSums, T)(x, rows, stride, width, sums, parallel);
 }
-void column_sums(const double* x, int64_t rows, int64_t stride, int64_t width, double* sums, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(SumsDouble)(x, rows, stride, width, sums, parallel);
-}
+
+HINGE_INSTANTIATE(column_sums);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

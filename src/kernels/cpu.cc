@@ -5,13 +5,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hinge::kernels {

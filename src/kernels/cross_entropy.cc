@@ -4,13 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cross_entropy.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/activations-inl.h"
 #include "kernels/rows-inl.h"
 
@@ -27,10 +23,9 @@ template <typename T> double SoftmaxRow(const T* HWY_RESTRICT x, int64_t classes
   const auto top = hn::Set(d, largest);
   double sum = 0;
   ForVectors(d, classes, [&](int64_t j, int64_t n) HWY_ATTR {
-    auto e = ExpNotPositive(d, hn::Sub(LoadFirst(d, x + j, n), top));
-    if (n < static_cast<int64_t>(hn::Lanes(d))) e = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), e);
+    const auto e = OnlyFirst(d, ExpNotPositive(d, hn::Sub(LoadFirst(d, x + j, n), top)), n);
     if (grad) StoreFirst(e, d, grad + j, n);
-    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, e)));
+    sum += Total(d, e);
   });
   if (grad) {
     const auto inverse = hn::Set(d, static_cast<T>(1 / sum));
@@ -44,10 +39,9 @@ template <typename T> double SigmoidRow(const T* HWY_RESTRICT x, int64_t classes
   double sum = 0;
   ForVectors(d, classes, [&](int64_t j, int64_t n) HWY_ATTR {
     hn::Vec<decltype(d)> slope;
-    auto loss = Softplus::value_and_slope(d, LoadFirst(d, x + j, n), slope);
-    if (n < static_cast<int64_t>(hn::Lanes(d))) loss = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), loss);
+    const auto loss = OnlyFirst(d, Softplus::value_and_slope(d, LoadFirst(d, x + j, n), slope), n);
     if (grad) StoreFirst(slope, d, grad + j, n);
-    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, loss)));
+    sum += Total(d, loss);
   });
   return sum;
 }
@@ -67,8 +61,7 @@ template <typename T> void Rows(CrossEntropy kind, const CrossEntropyRows<T>& io
   });
 }
 
-void RowsFloat(CrossEntropy kind, const CrossEntropyRows<float>& io, Parallel& parallel) { Rows(kind, io, parallel); }
-void RowsDouble(CrossEntropy kind, const CrossEntropyRows<double>& io, Parallel& parallel) { Rows(kind, io, parallel); }
+HINGE_FLOAT_AND_DOUBLE(Rows);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -77,15 +70,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(RowsFloat);
-HWY_EXPORT(RowsDouble);
+HINGE_EXPORT(Rows);
 
-void cross_entropy(CrossEntropy kind, const CrossEntropyRows<float>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(RowsFloat)(kind, io, parallel);
+template <typename T> void cross_entropy(CrossEntropy kind, const CrossEntropyRows<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(Rows, T)(kind, io, parallel);
 }
-void cross_entropy(CrossEntropy kind, const CrossEntropyRows<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(RowsDouble)(kind, io, parallel);
-}
+
+HINGE_INSTANTIATE(cross_entropy);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

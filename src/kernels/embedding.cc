@@ -2,13 +2,9 @@
 
 #include <vector>
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/embedding.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/dropout_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,21 +12,17 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kTokensPerTask = 64, kMostTasks = 64;
-
 template <typename T> void Gather(const Embedding<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
-  parallel.run((io.tokens + kTokensPerTask - 1) / kTokensPerTask, [&](int64_t task, int) HWY_ATTR {
+  ForRows(io.tokens, /*per_task=*/64, parallel, [&](int64_t i) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const auto scale = hn::Set(d, static_cast<T>(io.scale));
-    for (int64_t i = task * kTokensPerTask; i < std::min(io.tokens, (task + 1) * kTokensPerTask); ++i) {
-      const T *word = io.weight + io.token[i] * io.width, *position = io.positions + io.place[i] * io.width;
-      T* out = io.out + i * io.width;
-      dropout.ForVectorsOf(d, i, io.width, [&](int64_t j, int64_t n, auto factors) HWY_ATTR {
-        const auto sum = hn::MulAdd(LoadFirst(d, word + j, n), scale, LoadFirst(d, position + j, n));
-        StoreFirst(hn::Mul(sum, factors), d, out + j, n);
-      });
-    }
+    const T *word = io.weight + io.token[i] * io.width, *position = io.positions + io.place[i] * io.width;
+    T* out = io.out + i * io.width;
+    dropout.ForVectorsOf(d, i, io.width, [&](int64_t j, int64_t n, auto factors) HWY_ATTR {
+      const auto sum = hn::MulAdd(LoadFirst(d, word + j, n), scale, LoadFirst(d, position + j, n));
+      StoreFirst(hn::Mul(sum, factors), d, out + j, n);
+    });
   });
 }
 
@@ -42,6 +34,7 @@ template <typename T> void Sums(const EmbeddingSums<T>& io, Parallel& parallel) 
   std::vector<int64_t> next = first;
   for (int64_t i = 0; i < io.rows; ++i) order[static_cast<size_t>(next[static_cast<size_t>(io.index[i])]++)] = i;
 
+  constexpr int64_t kMostTasks = 64;
   const RowDropout<T> dropout(io.dropout);
   const int64_t per_task = (io.entries + kMostTasks - 1) / kMostTasks;
   parallel.run((io.entries + per_task - 1) / std::max<int64_t>(per_task, 1), [&](int64_t task, int) HWY_ATTR {
@@ -65,10 +58,8 @@ template <typename T> void Sums(const EmbeddingSums<T>& io, Parallel& parallel) 
   });
 }
 
-void GatherFloat(const Embedding<float>& io, Parallel& parallel) { Gather(io, parallel); }
-void GatherDouble(const Embedding<double>& io, Parallel& parallel) { Gather(io, parallel); }
-void SumsFloat(const EmbeddingSums<float>& io, Parallel& parallel) { Sums(io, parallel); }
-void SumsDouble(const EmbeddingSums<double>& io, Parallel& parallel) { Sums(io, parallel); }
+HINGE_FLOAT_AND_DOUBLE(Gather);
+HINGE_FLOAT_AND_DOUBLE(Sums);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -77,20 +68,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(GatherFloat);
-HWY_EXPORT(GatherDouble);
-HWY_EXPORT(SumsFloat);
-HWY_EXPORT(SumsDouble);
+HINGE_EXPORT(Gather);
+HINGE_EXPORT(Sums);
 
 void places_in_sequences(const int64_t* offsets, int64_t sequences, int64_t* place) {
   for (int64_t s = 0; s < sequences; ++s)
     for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) place[i] = i - offsets[s];
 }
 
-void embedding_forward(const Embedding<float>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(GatherFloat)(io, parallel); }
-void embedding_forward(const Embedding<double>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(GatherDouble)(io, parallel); }
-void embedding_sums(const EmbeddingSums<float>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(SumsFloat)(io, parallel); }
-void embedding_sums(const EmbeddingSums<double>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(SumsDouble)(io, parallel); }
+template <typename T> void embedding_forward(const Embedding<T>& io, Parallel& parallel) { HINGE_DISPATCH(Gather, T)(io, parallel); }
+template <typename T> void embedding_sums(const EmbeddingSums<T>& io, Parallel& parallel) { HINGE_DISPATCH(Sums, T)(io, parallel); }
+
+HINGE_INSTANTIATE(embedding_forward);
+HINGE_INSTANTIATE(embedding_sums);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

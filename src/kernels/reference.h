@@ -40,10 +40,6 @@ template <typename T> T slope(Activation h, T x) {
   return T(1);
 }
 
-template <typename T> T* at(const View<T>& view, int64_t b, int64_t head, int64_t l) {
-  return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
-}
-
 template <typename T, typename U> T dot(const U* a, const U* b, int64_t D) {
   T sum = 0;
   for (int64_t d = 0; d < D; ++d) sum += T(a[d]) * T(b[d]);
@@ -93,7 +89,7 @@ Row<T> row_of_weights(const AttentionShape& shape, const AttentionRule& rule, co
   }
   const T shift = softmax ? T(0) : T(rule.bias ? rule.bias[head] : 0.0) - (rule.bias_log_n ? row.log_n : T(0));
   for (int64_t j = 0; j < row.n; ++j) {
-    const T score = dot<T>(at(q, seq.b, head, seq.q_begin + i), at(k, seq.b, kv_head, seq.k_begin + j), shape.D);
+    const T score = dot<T>(row_of(q, seq.b, head, seq.q_begin + i), row_of(k, seq.b, kv_head, seq.k_begin + j), shape.D);
     row.x.push_back(T(rule.scale) * score + shift);
     row.h.push_back(value(rule.h, row.x.back()));
     const bool kept =
@@ -115,12 +111,12 @@ template <typename T> void attention_forward(const AttentionShape& shape, const 
     const int64_t kv_head = head / (shape.Hq / shape.Hkv), row_at = seq.q_begin + i;
     const Row<T> row = row_of_weights(shape, rule, io.q, io.k, seq, head, i);
 
-    T* out = at(io.out, seq.b, head, row_at);
+    T* out = row_of(io.out, seq.b, head, row_at);
     std::fill_n(out, shape.D, T(0));
     T weight_sum = 0, weight_log = 0, zeros = 0;
     for (int64_t j = 0; j < row.n; ++j) {
       const T w = row.weight(j), dropped = w * row.m[static_cast<size_t>(j)];
-      const T* v = at(io.v, seq.b, kv_head, seq.k_begin + j);
+      const T* v = row_of(io.v, seq.b, kv_head, seq.k_begin + j);
       for (int64_t d = 0; d < shape.D; ++d) out[d] += dropped * v[d];
       weight_sum += w;
       weight_log += w == 0 ? T(0) : w * row.weight_log(j);
@@ -149,8 +145,8 @@ template <typename T> void attention_backward(const AttentionShape& shape, const
   for (int64_t b = 0; b < shape.B; ++b)
     for (int64_t head = 0; head < shape.Hkv; ++head)
       for (int64_t j = 0; j < shape.Lk; ++j) {
-        std::fill_n(at(io.dk, b, head, j), shape.D, T(0));
-        std::fill_n(at(io.dv, b, head, j), shape.D, T(0));
+        std::fill_n(row_of(io.dk, b, head, j), shape.D, T(0));
+        std::fill_n(row_of(io.dv, b, head, j), shape.D, T(0));
       }
   std::vector<T> dgain(static_cast<size_t>(shape.Hq)), dbias(dgain), dalpha(dgain);
 
@@ -160,16 +156,16 @@ template <typename T> void attention_backward(const AttentionShape& shape, const
     const size_t h_at = static_cast<size_t>(head);
     const Row<T> row = row_of_weights(shape, rule, io.q, io.k, seq, head, i);
 
-    const T* q = at(io.q, seq.b, head, row_at);
-    const T* grad_out = at(io.grad_out, seq.b, head, row_at);
-    T* dq = at(io.dq, seq.b, head, row_at);
+    const T* q = row_of(io.q, seq.b, head, row_at);
+    const T* grad_out = row_of(io.grad_out, seq.b, head, row_at);
+    T* dq = row_of(io.dq, seq.b, head, row_at);
     std::fill_n(dq, shape.D, T(0));
 
     std::vector<T> G(static_cast<size_t>(row.n));
     T mean_G = 0;  // sum_j w_ij G_ij, for softmax
     for (int64_t j = 0; j < row.n; ++j) {
       const size_t at_j = static_cast<size_t>(j);
-      G[at_j] = row.m[at_j] * dot<T>(grad_out, at(io.v, seq.b, kv_head, seq.k_begin + j), shape.D);
+      G[at_j] = row.m[at_j] * dot<T>(grad_out, row_of(io.v, seq.b, kv_head, seq.k_begin + j), shape.D);
       if (io.grad_weight_sum) G[at_j] += io.grad_weight_sum[stat];
       if (io.grad_weight_log && row.h[at_j] != 0) G[at_j] += io.grad_weight_log[stat] * (row.weight_log(j) + 1);
       mean_G += row.weight(j) * G[at_j];
@@ -179,9 +175,9 @@ template <typename T> void attention_backward(const AttentionShape& shape, const
       const size_t at_j = static_cast<size_t>(j);
       const T w = row.weight(j);
       const T dx = rule.h == Activation::softmax ? w * (G[at_j] - mean_G) : row.c * slope(rule.h, row.x[at_j]) * G[at_j];
-      const T* k = at(io.k, seq.b, kv_head, seq.k_begin + j);
-      T* dk = at(io.dk, seq.b, kv_head, seq.k_begin + j);
-      T* dv = at(io.dv, seq.b, kv_head, seq.k_begin + j);
+      const T* k = row_of(io.k, seq.b, kv_head, seq.k_begin + j);
+      T* dk = row_of(io.dk, seq.b, kv_head, seq.k_begin + j);
+      T* dv = row_of(io.dv, seq.b, kv_head, seq.k_begin + j);
       for (int64_t d = 0; d < shape.D; ++d) {
         dq[d] += T(rule.scale) * dx * k[d];
         dk[d] += T(rule.scale) * dx * q[d];

@@ -3,59 +3,33 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/residual_norm.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/dropout_rows-inl.h"
+#include "kernels/norm_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kRowsPerTask = 32;
-
-// The vector with the lanes from n on set to zero.
-template <class D, class V = hn::Vec<D>> HWY_INLINE V OnlyFirst(D d, V x, int64_t n) {
-  return n < static_cast<int64_t>(hn::Lanes(d)) ? hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), x) : x;
-}
-
-template <class D, class V> HWY_INLINE double Total(D d, V x) { return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, x))); }
-
 template <typename T> void Forward(const ResidualNormShape& shape, const ResidualNormForward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(shape.dropout);
   const int64_t width = shape.width;
-  parallel.run((shape.rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
+  ForRows(shape.rows, /*per_task=*/32, parallel, [&](int64_t row) HWY_ATTR {
     const hn::ScalableTag<T> d;
-    for (int64_t row = task * kRowsPerTask; row < std::min(shape.rows, (task + 1) * kRowsPerTask); ++row) {
-      const T *residual = io.residual + row * width, *x = io.x + row * width;
-      T *y = io.y + row * width, *z = io.z + row * width;
-      auto sum = hn::Zero(d);
-      dropout.ForVectorsOf(d, row, width, [&](int64_t j, int64_t n, auto factors) HWY_ATTR {
-        const auto value = hn::MulAdd(LoadFirst(d, x + j, n), factors, LoadFirst(d, residual + j, n));
-        sum = hn::Add(sum, value);
-        StoreFirst(value, d, y + j, n);
-      });
-      // The variance by a second pass: no cancellation.
-      const T mean = static_cast<T>(Total(d, sum) / static_cast<double>(width));
-      const auto m = hn::Set(d, mean);
-      auto squares = hn::Zero(d);
-      ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR {
-        const auto from_mean = OnlyFirst(d, hn::Sub(LoadFirst(d, y + j, n), m), n);
-        squares = hn::MulAdd(from_mean, from_mean, squares);
-      });
-      const T rstd = static_cast<T>(1 / std::sqrt(Total(d, squares) / static_cast<double>(width) + shape.eps));
-      if (io.mean) io.mean[row] = mean, io.rstd[row] = rstd;
-      const auto r = hn::Set(d, rstd);
-      ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR {
-        const auto normal = hn::Mul(hn::Sub(LoadFirst(d, y + j, n), m), r);
-        StoreFirst(hn::MulAdd(normal, LoadFirst(d, io.weight + j, n), LoadFirst(d, io.bias + j, n)), d, z + j, n);
-      });
-    }
+    const T *residual = io.residual + row * width, *x = io.x + row * width;
+    T* y = io.y + row * width;
+    auto sum = hn::Zero(d);
+    dropout.ForVectorsOf(d, row, width, [&](int64_t j, int64_t n, auto factors) HWY_ATTR {
+      const auto value = hn::MulAdd(LoadFirst(d, x + j, n), factors, LoadFirst(d, residual + j, n));
+      sum = hn::Add(sum, value);
+      StoreFirst(value, d, y + j, n);
+    });
+    const T mean = static_cast<T>(Total(d, sum) / static_cast<double>(width)), rstd = InverseDeviation(y, mean, width, shape.eps);
+    if (io.mean) io.mean[row] = mean, io.rstd[row] = rstd;
+    NormRow(y, mean, rstd, io.weight, io.bias, width, io.z + row * width);
   });
 }
 
@@ -65,39 +39,26 @@ template <typename T> void Backward(const ResidualNormShape& shape, const Residu
   std::vector<T> totals(static_cast<size_t>(2 * width));
   SumOverRows(shape.rows, 2 * width, totals.data(), parallel, [&](int64_t first, int64_t last, T* sums) HWY_ATTR {
     const hn::ScalableTag<T> d;
-    T *grad_weight = sums, *grad_bias = sums + width;
+    const auto mean_of = [&](auto sum) HWY_ATTR { return static_cast<T>(Total(d, sum) / static_cast<double>(width)); };
     for (int64_t row = first; row < last; ++row) {
-      const T *grad_z = io.grad_z + row * width, *y = io.y + row * width;
       const T* grad_y = io.grad_y ? io.grad_y + row * width : nullptr;
-      const auto m = hn::Set(d, io.mean[row]), r = hn::Set(d, io.rstd[row]);
-      auto sum_g = hn::Zero(d), sum_gn = hn::Zero(d);
-      ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR {
-        const auto gz = LoadFirst(d, grad_z + j, n), normal = hn::Mul(hn::Sub(LoadFirst(d, y + j, n), m), r);
-        const auto g = hn::Mul(gz, LoadFirst(d, io.weight + j, n));
-        sum_g = hn::Add(sum_g, g);
-        sum_gn = hn::MulAdd(g, normal, sum_gn);
-        StoreFirst(hn::MulAdd(gz, normal, LoadFirst(d, grad_weight + j, n)), d, grad_weight + j, n);
-        StoreFirst(hn::Add(gz, LoadFirst(d, grad_bias + j, n)), d, grad_bias + j, n);
-      });
-      const auto mean_g = hn::Set(d, static_cast<T>(Total(d, sum_g) / static_cast<double>(width)));
-      const auto mean_gn = hn::Set(d, static_cast<T>(Total(d, sum_gn) / static_cast<double>(width)));
-      T* grad_residual = io.grad_residual + row * width;
-      const auto gradient = [&](int64_t j, int64_t n) HWY_ATTR {
-        const auto normal = hn::Mul(hn::Sub(LoadFirst(d, y + j, n), m), r);
-        const auto g = hn::Mul(LoadFirst(d, grad_z + j, n), LoadFirst(d, io.weight + j, n));
-        auto dy = hn::Mul(r, hn::NegMulAdd(normal, mean_gn, hn::Sub(g, mean_g)));
-        if (grad_y) dy = hn::Add(dy, LoadFirst(d, grad_y + j, n));
-        StoreFirst(dy, d, grad_residual + j, n);
-        return dy;
+      T *grad_residual = io.grad_residual + row * width, *grad_x = io.grad_x ? io.grad_x + row * width : nullptr;
+      const auto store = [&](const auto& gradient) HWY_ATTR {
+        const auto of_residual = [&](int64_t j, int64_t n) HWY_ATTR {
+          auto dy = gradient(j, n);
+          if (grad_y) dy = hn::Add(dy, LoadFirst(d, grad_y + j, n));
+          StoreFirst(dy, d, grad_residual + j, n);
+          return dy;
+        };
+        if (grad_x)
+          dropout.ForVectorsOf(d, row, width, [&](int64_t j, int64_t n, auto factors) HWY_ATTR {
+            StoreFirst(hn::Mul(of_residual(j, n), factors), d, grad_x + j, n);
+          });
+        else
+          ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR { of_residual(j, n); });
       };
-      if (!io.grad_x) {
-        ForVectors(d, width, [&](int64_t j, int64_t n) HWY_ATTR { gradient(j, n); });
-        continue;
-      }
-      T* grad_x = io.grad_x + row * width;
-      dropout.ForVectorsOf(d, row, width, [&](int64_t j, int64_t n, auto factors) HWY_ATTR {
-        StoreFirst(hn::Mul(gradient(j, n), factors), d, grad_x + j, n);
-      });
+      NormRowBackward(io.grad_z + row * width, io.y + row * width, io.weight, io.mean[row], io.rstd[row], width, sums, sums + width,
+                      mean_of, store);
     }
   });
   std::copy_n(totals.data(), width, io.grad_weight);
@@ -115,15 +76,13 @@ template <typename T> HWY_INLINE T InverseRms(const T* HWY_RESTRICT x, int64_t w
 }
 
 template <typename T> void RmsForward(const RmsNorm<T>& io, Parallel& parallel) {
-  parallel.run((io.rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
+  ForRows(io.rows, /*per_task=*/32, parallel, [&](int64_t row) HWY_ATTR {
     const hn::ScalableTag<T> d;
-    for (int64_t row = task * kRowsPerTask; row < std::min(io.rows, (task + 1) * kRowsPerTask); ++row) {
-      const T* x = io.x + row * io.width;
-      const auto r = hn::Set(d, InverseRms(x, io.width, io.eps));
-      ForVectors(d, io.width, [&](int64_t j, int64_t n) HWY_ATTR {
-        StoreFirst(hn::Mul(hn::Mul(LoadFirst(d, x + j, n), r), LoadFirst(d, io.weight + j, n)), d, io.y + row * io.width + j, n);
-      });
-    }
+    const T* x = io.x + row * io.width;
+    const auto r = hn::Set(d, InverseRms(x, io.width, io.eps));
+    ForVectors(d, io.width, [&](int64_t j, int64_t n) HWY_ATTR {
+      StoreFirst(hn::Mul(hn::Mul(LoadFirst(d, x + j, n), r), LoadFirst(d, io.weight + j, n)), d, io.y + row * io.width + j, n);
+    });
   });
 }
 
@@ -149,14 +108,10 @@ template <typename T> void RmsBackward(const RmsNorm<T>& io, Parallel& parallel)
   });
 }
 
-void ForwardFloat(const ResidualNormShape& shape, const ResidualNormForward<float>& io, Parallel& p) { Forward(shape, io, p); }
-void ForwardDouble(const ResidualNormShape& shape, const ResidualNormForward<double>& io, Parallel& p) { Forward(shape, io, p); }
-void BackwardFloat(const ResidualNormShape& shape, const ResidualNormBackward<float>& io, Parallel& p) { Backward(shape, io, p); }
-void BackwardDouble(const ResidualNormShape& shape, const ResidualNormBackward<double>& io, Parallel& p) { Backward(shape, io, p); }
-void RmsForwardFloat(const RmsNorm<float>& io, Parallel& p) { RmsForward(io, p); }
-void RmsForwardDouble(const RmsNorm<double>& io, Parallel& p) { RmsForward(io, p); }
-void RmsBackwardFloat(const RmsNorm<float>& io, Parallel& p) { RmsBackward(io, p); }
-void RmsBackwardDouble(const RmsNorm<double>& io, Parallel& p) { RmsBackward(io, p); }
+HINGE_FLOAT_AND_DOUBLE(Forward);
+HINGE_FLOAT_AND_DOUBLE(Backward);
+HINGE_FLOAT_AND_DOUBLE(RmsForward);
+HINGE_FLOAT_AND_DOUBLE(RmsBackward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -165,31 +120,24 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(ForwardFloat);
-HWY_EXPORT(ForwardDouble);
-HWY_EXPORT(BackwardFloat);
-HWY_EXPORT(BackwardDouble);
-HWY_EXPORT(RmsForwardFloat);
-HWY_EXPORT(RmsForwardDouble);
-HWY_EXPORT(RmsBackwardFloat);
-HWY_EXPORT(RmsBackwardDouble);
+HINGE_EXPORT(Forward);
+HINGE_EXPORT(Backward);
+HINGE_EXPORT(RmsForward);
+HINGE_EXPORT(RmsBackward);
 
-void residual_norm_forward(const ResidualNormShape& shape, const ResidualNormForward<float>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(ForwardFloat)(shape, io, parallel);
+template <typename T> void residual_norm_forward(const ResidualNormShape& shape, const ResidualNormForward<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(Forward, T)(shape, io, parallel);
 }
-void residual_norm_forward(const ResidualNormShape& shape, const ResidualNormForward<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(ForwardDouble)(shape, io, parallel);
+template <typename T> void residual_norm_backward(const ResidualNormShape& shape, const ResidualNormBackward<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(Backward, T)(shape, io, parallel);
 }
-void residual_norm_backward(const ResidualNormShape& shape, const ResidualNormBackward<float>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(BackwardFloat)(shape, io, parallel);
-}
-void residual_norm_backward(const ResidualNormShape& shape, const ResidualNormBackward<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(BackwardDouble)(shape, io, parallel);
-}
-void rms_norm_forward(const RmsNorm<float>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(RmsForwardFloat)(io, parallel); }
-void rms_norm_forward(const RmsNorm<double>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(RmsForwardDouble)(io, parallel); }
-void rms_norm_backward(const RmsNorm<float>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(RmsBackwardFloat)(io, parallel); }
-void rms_norm_backward(const RmsNorm<double>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(RmsBackwardDouble)(io, parallel); }
+template <typename T> void rms_norm_forward(const RmsNorm<T>& io, Parallel& parallel) { HINGE_DISPATCH(RmsForward, T)(io, parallel); }
+template <typename T> void rms_norm_backward(const RmsNorm<T>& io, Parallel& parallel) { HINGE_DISPATCH(RmsBackward, T)(io, parallel); }
+
+HINGE_INSTANTIATE(residual_norm_forward);
+HINGE_INSTANTIATE(residual_norm_backward);
+HINGE_INSTANTIATE(rms_norm_forward);
+HINGE_INSTANTIATE(rms_norm_backward);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

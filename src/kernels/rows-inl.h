@@ -42,6 +42,21 @@ template <class D, class V, typename T = hn::TFromD<D>> HWY_INLINE void StoreFir
   std::copy_n(buffer, n, to);
 }
 
+// The vector with the lanes from n on set to zero.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V OnlyFirst(D d, V x, int64_t n) {
+  return n < static_cast<int64_t>(hn::Lanes(d)) ? hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), x) : x;
+}
+
+// The sum of the lanes, in float64.
+template <class D, class V> HWY_INLINE double Total(D d, V x) { return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, x))); }
+
+// Calls body(row) for every row; a task has `per_task` neighbouring ones.
+template <class Body> void ForRows(int64_t rows, int64_t per_task, Parallel& parallel, const Body& body) {
+  parallel.run((rows + per_task - 1) / per_task, [&](int64_t task, int) HWY_ATTR {
+    for (int64_t row = task * per_task; row < std::min(rows, (task + 1) * per_task); ++row) body(row);
+  });
+}
+
 // Rows are handed out in chunks that depend on their number only. Chunk c calls rows(first, last, sums), which adds to its own
 // `columns` sums; these are added up in the order of the chunks.
 template <typename T, class Rows> void SumOverRows(int64_t rows, int64_t columns, T* total, Parallel& parallel, const Rows& body) {

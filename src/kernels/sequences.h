@@ -31,6 +31,11 @@ struct Sequence {
   }
 };
 
+// Row l of a head.
+template <typename T> T* row_of(const View<T>& view, int64_t b, int64_t head, int64_t l) {
+  return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
+}
+
 inline int64_t sequence_count(const AttentionShape& shape) { return shape.q_offsets ? shape.sequences : shape.B; }
 
 inline Sequence sequence(const AttentionShape& shape, int64_t s) {

@@ -2,13 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/smoothed_cross_entropy.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/softmax_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,12 +12,10 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kRowsPerTask = 4;
-
 // With lse = log sum exp x:  loss = lse - (1 - s) x_label - s mean(x),  gradient = softmax(x) - s / classes - (1 - s) [label].
 template <typename T> void Losses(const SmoothedCrossEntropy<T>& io, Parallel& parallel) {
   const auto classes = static_cast<double>(io.classes);
-  const auto one_row = [&](int64_t row) HWY_ATTR {
+  ForRows(io.rows, /*per_task=*/4, parallel, [&](int64_t row) HWY_ATTR {
     const hn::ScalableTag<T> d;
     T* x = io.logits + row * io.classes;
     const int64_t label = io.labels[row];
@@ -38,14 +32,10 @@ template <typename T> void Losses(const SmoothedCrossEntropy<T>& io, Parallel& p
     ForVectors(d, io.classes,
                [&](int64_t j, int64_t n) HWY_ATTR { StoreFirst(hn::MulAdd(LoadFirst(d, x + j, n), factor, even), d, x + j, n); });
     x[label] -= static_cast<T>(io.grad_scale * (1 - io.smoothing));
-  };
-  parallel.run((io.rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
-    for (int64_t row = task * kRowsPerTask; row < std::min(io.rows, (task + 1) * kRowsPerTask); ++row) one_row(row);
   });
 }
 
-void LossesFloat(const SmoothedCrossEntropy<float>& io, Parallel& parallel) { Losses(io, parallel); }
-void LossesDouble(const SmoothedCrossEntropy<double>& io, Parallel& parallel) { Losses(io, parallel); }
+HINGE_FLOAT_AND_DOUBLE(Losses);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -54,13 +44,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(LossesFloat);
-HWY_EXPORT(LossesDouble);
+HINGE_EXPORT(Losses);
 
-void smoothed_cross_entropy(const SmoothedCrossEntropy<float>& io, Parallel& parallel) { HWY_DYNAMIC_DISPATCH(LossesFloat)(io, parallel); }
-void smoothed_cross_entropy(const SmoothedCrossEntropy<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(LossesDouble)(io, parallel);
+template <typename T> void smoothed_cross_entropy(const SmoothedCrossEntropy<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(Losses, T)(io, parallel);
 }
+
+HINGE_INSTANTIATE(smoothed_cross_entropy);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

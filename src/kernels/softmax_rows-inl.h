@@ -43,7 +43,7 @@ template <typename T> HWY_INLINE double SumOf(const T* HWY_RESTRICT x, int64_t n
     auto sum = hn::Zero(d);
     ForVectors(d, std::min(kStretch, n - first),
                [&](int64_t j, int64_t lanes) HWY_ATTR { sum = hn::Add(sum, LoadFirst(d, x + first + j, lanes)); });
-    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+    total += Total(d, sum);
   }
   return total;
 }
@@ -56,12 +56,11 @@ template <typename T> HWY_INLINE double ExpAndSum(const T* x, int64_t n, T large
   for (int64_t first = 0; first < n; first += kStretch) {
     auto sum = hn::Zero(d);
     ForVectors(d, std::min(kStretch, n - first), [&](int64_t j, int64_t lanes) HWY_ATTR {
-      auto value = ExpNotPositive(d, hn::Sub(LoadFirst(d, x + first + j, lanes), top));
-      if (lanes < static_cast<int64_t>(hn::Lanes(d))) value = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(lanes)), value);
+      const auto value = OnlyFirst(d, ExpNotPositive(d, hn::Sub(LoadFirst(d, x + first + j, lanes), top)), lanes);
       if (e) StoreFirst(value, d, e + first + j, lanes);
       sum = hn::Add(sum, value);
     });
-    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+    total += Total(d, sum);
   }
   return total;
 }

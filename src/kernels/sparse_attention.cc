@@ -8,13 +8,10 @@
 
 #include "hinge/kernels/dropout.h"
 #include "kernels/sequences.h"
-#include "kernels/targets.h"
 
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sparse_attention.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/rows-inl.h"
 
 #ifndef HINGE_SPARSE_ATTENTION_ONCE_
@@ -79,22 +76,18 @@ template <typename T> HWY_INLINE void AddTo(T* HWY_RESTRICT to, const T* HWY_RES
   });
 }
 
-template <typename T> T* At(const View<T>& view, int64_t b, int64_t head, int64_t l) {
-  return view.data + b * view.stride_b + head * view.stride_h + l * view.stride_l;
-}
-
 // The weights of row i that are not zero, in the order of keys. False: a score is not a number.
 template <typename T>
 bool RowOfWeights(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const View<const T>& q, const View<const T>& k,
                   const Sequence& seq, int64_t head, int64_t i, SparseScratch& s) {
   const int64_t n = seq.visible(i);
-  const T* query = At(q, seq.b, head, seq.q_begin + i);
+  const T* query = row_of(q, seq.b, head, seq.q_begin + i);
   s.z.resize(static_cast<size_t>(n));
   double largest = -std::numeric_limits<double>::infinity();
   bool numbers = true;
   const double scale = which == SparseRule::entmax15 ? rule.scale / 2 : rule.scale;
   for (int64_t j = 0; j < n; ++j) {
-    const double x = scale * static_cast<double>(Dot(query, At(k, seq.b, head, seq.k_begin + j), shape.D));
+    const double x = scale * static_cast<double>(Dot(query, row_of(k, seq.b, head, seq.k_begin + j), shape.D));
     numbers &= std::isfinite(x);
     largest = std::max(largest, x);
     s.z[static_cast<size_t>(j)] = x;
@@ -125,10 +118,10 @@ void Forward(SparseRule which, const AttentionShape& shape, const AttentionRule&
     const int64_t head = task % shape.Hq;
     SparseScratch& s = scratch[static_cast<size_t>(worker)];
     for (int64_t i = 0; i < seq.lq; ++i) {
-      T* out = At(io.out, seq.b, head, seq.q_begin + i);
+      T* out = row_of(io.out, seq.b, head, seq.q_begin + i);
       const bool numbers = RowOfWeights(which, shape, rule, io.q, io.k, seq, head, i, s);
       std::fill_n(out, shape.D, numbers ? T{0} : std::numeric_limits<T>::quiet_NaN());
-      for (const SparseWeight& w : s.weights) AddTo(out, At(io.v, seq.b, head, seq.k_begin + w.key), w.weight * w.factor, shape.D);
+      for (const SparseWeight& w : s.weights) AddTo(out, row_of(io.v, seq.b, head, seq.k_begin + w.key), w.weight * w.factor, shape.D);
     }
   });
 }
@@ -144,49 +137,36 @@ void Backward(SparseRule which, const AttentionShape& shape, const AttentionRule
     const int64_t head = task % shape.Hq;
     SparseScratch& s = scratch[static_cast<size_t>(worker)];
     for (int64_t j = 0; j < seq.lk; ++j) {
-      std::fill_n(At(io.dk, seq.b, head, seq.k_begin + j), shape.D, T{0});
-      std::fill_n(At(io.dv, seq.b, head, seq.k_begin + j), shape.D, T{0});
+      std::fill_n(row_of(io.dk, seq.b, head, seq.k_begin + j), shape.D, T{0});
+      std::fill_n(row_of(io.dv, seq.b, head, seq.k_begin + j), shape.D, T{0});
     }
     for (int64_t i = 0; i < seq.lq; ++i) {
-      const T *q = At(io.q, seq.b, head, seq.q_begin + i), *grad = At(io.grad_out, seq.b, head, seq.q_begin + i);
-      T* dq = At(io.dq, seq.b, head, seq.q_begin + i);
+      const T *q = row_of(io.q, seq.b, head, seq.q_begin + i), *grad = row_of(io.grad_out, seq.b, head, seq.q_begin + i);
+      T* dq = row_of(io.dq, seq.b, head, seq.q_begin + i);
       const bool numbers = RowOfWeights(which, shape, rule, io.q, io.k, seq, head, i, s);
       std::fill_n(dq, shape.D, numbers ? T{0} : std::numeric_limits<T>::quiet_NaN());
       double sum = 0, roots = 0;
       s.z.clear();
       for (const SparseWeight& w : s.weights) {
         const double r = which == SparseRule::sparsemax ? 1 : w.root;
-        s.z.push_back(w.factor == 0 ? 0 : w.factor * static_cast<double>(Dot(grad, At(io.v, seq.b, head, seq.k_begin + w.key), shape.D)));
+        s.z.push_back(w.factor == 0 ? 0
+                                    : w.factor * static_cast<double>(Dot(grad, row_of(io.v, seq.b, head, seq.k_begin + w.key), shape.D)));
         sum += r * s.z.back();
         roots += r;
       }
       for (size_t at = 0; at < s.weights.size(); ++at) {
         const SparseWeight& w = s.weights[at];
         const double dx = (which == SparseRule::sparsemax ? 1 : w.root) * (s.z[at] - sum / roots) * rule.scale;
-        AddTo(dq, At(io.k, seq.b, head, seq.k_begin + w.key), dx, shape.D);
-        AddTo(At(io.dk, seq.b, head, seq.k_begin + w.key), q, dx, shape.D);
-        if (w.factor != 0) AddTo(At(io.dv, seq.b, head, seq.k_begin + w.key), grad, w.weight * w.factor, shape.D);
+        AddTo(dq, row_of(io.k, seq.b, head, seq.k_begin + w.key), dx, shape.D);
+        AddTo(row_of(io.dk, seq.b, head, seq.k_begin + w.key), q, dx, shape.D);
+        if (w.factor != 0) AddTo(row_of(io.dv, seq.b, head, seq.k_begin + w.key), grad, w.weight * w.factor, shape.D);
       }
     }
   });
 }
 
-void ForwardFloat(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io,
-                  Parallel& p) {
-  Forward(which, shape, rule, io, p);
-}
-void ForwardDouble(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io,
-                   Parallel& p) {
-  Forward(which, shape, rule, io, p);
-}
-void BackwardFloat(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io,
-                   Parallel& p) {
-  Backward(which, shape, rule, io, p);
-}
-void BackwardDouble(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<double>& io,
-                    Parallel& p) {
-  Backward(which, shape, rule, io, p);
-}
+HINGE_FLOAT_AND_DOUBLE(Forward);
+HINGE_FLOAT_AND_DOUBLE(Backward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -195,27 +175,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(ForwardFloat);
-HWY_EXPORT(ForwardDouble);
-HWY_EXPORT(BackwardFloat);
-HWY_EXPORT(BackwardDouble);
+HINGE_EXPORT(Forward);
+HINGE_EXPORT(Backward);
 
-void sparse_attention_forward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<float>& io,
+template <typename T>
+void sparse_attention_forward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io,
                               Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(ForwardFloat)(which, shape, rule, io, parallel);
+  HINGE_DISPATCH(Forward, T)(which, shape, rule, io, parallel);
 }
-void sparse_attention_forward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<double>& io,
-                              Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(ForwardDouble)(which, shape, rule, io, parallel);
-}
-void sparse_attention_backward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<float>& io,
+template <typename T>
+void sparse_attention_backward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io,
                                Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(BackwardFloat)(which, shape, rule, io, parallel);
+  HINGE_DISPATCH(Backward, T)(which, shape, rule, io, parallel);
 }
-void sparse_attention_backward(SparseRule which, const AttentionShape& shape, const AttentionRule& rule,
-                               const AttentionBackward<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(BackwardDouble)(which, shape, rule, io, parallel);
-}
+
+HINGE_INSTANTIATE(sparse_attention_forward);
+HINGE_INSTANTIATE(sparse_attention_backward);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

@@ -9,13 +9,9 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/top_k.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/softmax_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -75,8 +71,7 @@ void TopKRow(const float* HWY_RESTRICT x, int64_t classes, int64_t k, int32_t* i
     ForVectors(d, std::min(kStretch, classes - first), [&](int64_t j, int64_t n) HWY_ATTR {
       const int64_t at = first + j;
       const auto logits = LoadFirst(d, x + at, n);
-      auto e = ExpNotPositive(d, hn::Sub(logits, top));
-      if (n < static_cast<int64_t>(hn::Lanes(d))) e = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), e);
+      const auto e = OnlyFirst(d, ExpNotPositive(d, hn::Sub(logits, top)), n);
       sum = hn::Add(sum, e);
       if (HWY_LIKELY(hn::AllFalse(d, hn::Ge(logits, low)))) return;
       hn::Store(logits, d, lanes);
@@ -85,7 +80,7 @@ void TopKRow(const float* HWY_RESTRICT x, int64_t classes, int64_t k, int32_t* i
       // Later ones must be larger than the k-th now: an equal one has a higher number.
       if (best.full()) bound = std::nextafter(best.worst(), kInfinity), low = hn::Set(d, bound);
     });
-    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+    total += Total(d, sum);
   }
   // Two subtractions: what is close to the largest keeps its digits.
   const auto rest = static_cast<float>(std::log(total));

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "ops/attention_impl.h"
+#include "ops/attention_options.h"
 
 #define HINGE_CHECK(condition, ...) TORCH_CHECK(condition, "hinge::attention: ", __VA_ARGS__)
+#define HINGE_NAMED(option)         #option, options.option
 
 namespace hinge {
 namespace {
@@ -33,7 +36,11 @@ at::Tensor per_head(const char* name, const PerHead& option, int64_t heads) {
               "; float32 and float64 are supported");
   HINGE_CHECK(values.numel() == 1 || values.numel() == heads, name, " must have 1 element or one for each of the ", heads,
               " query heads, got the shape ", values.sizes());
-  return values.detach().to(at::kCPU, at::kDouble).reshape({-1}).expand({heads}).contiguous();
+  const at::Tensor result = values.detach().to(at::kCPU, at::kDouble).reshape({-1}).expand({heads}).contiguous();
+  const double *begin = result.data_ptr<double>(), *end = begin + heads;
+  const double* wrong = std::find_if_not(begin, end, [](double x) { return std::isfinite(x); });
+  HINGE_CHECK(wrong == end, name, " must be finite, got ", *wrong, " for head ", wrong - begin);
+  return result;
 }
 
 at::Tensor integers(const char* name, const at::Tensor& values) {
@@ -77,19 +84,18 @@ void check_visibility(const AttentionProblem& problem) {
   }
 }
 
-void check_rule(const kernels::AttentionRule& rule, int64_t heads) {
+void check_rule(const kernels::AttentionRule& rule, const AttentionOptions& options) {
   HINGE_CHECK(std::isfinite(rule.scale), "scale must be finite, got ", rule.scale);
   HINGE_CHECK(std::isfinite(rule.length_n) && rule.length_n > 0, "length_n must be positive and finite, got ", rule.length_n);
   HINGE_CHECK(rule.length_rule == LengthRule::fixed || rule.length_n == 1, "length_n is for length_rule = \"fixed\" only, got ",
               rule.length_n, " with length_rule = \"", length_rule_name(rule.length_rule), "\"");
-  for (const auto& [name, values] : {std::pair{"gain", rule.gain}, {"bias", rule.bias}, {"alpha", rule.alpha}}) {
-    if (!values) continue;
-    const double* wrong = std::find_if_not(values, values + heads, [](double x) { return std::isfinite(x); });
-    HINGE_CHECK(wrong == values + heads, name, " must be finite, got ", *wrong, " for head ", wrong - values);
-  }
   if (rule.h == Activation::softmax) {
-    const char* option = rule.gain ? "gain" : rule.bias ? "bias" : rule.alpha ? "alpha" : rule.bias_log_n ? "bias_log_n" : nullptr;
-    HINGE_CHECK(!option, "softmax takes no ", option, "; leave it out or choose a point-wise h");
+    const char* given = rule.bias_log_n ? "bias_log_n" : nullptr;
+    for_each_attention_option([&]<typename T>(const AttentionOption<T>& option) {
+      if constexpr (std::is_same_v<T, PerHead>)
+        if ((options.*option.field).values.defined()) given = option.name;
+    });
+    HINGE_CHECK(!given, "softmax takes no ", given, "; leave it out or choose a point-wise h");
     HINGE_CHECK(rule.length_rule == LengthRule::keys,
                 "softmax takes no length rule; leave length_rule at its default or choose a point-wise h");
   }
@@ -114,9 +120,9 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
   kernels::AttentionShape& shape = problem.shape;
   shape = {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
   shape.causal = options.causal;
-  problem.key_lengths = integers("key_lengths", options.key_lengths);
-  problem.q_offsets = integers("q_offsets", options.q_offsets);
-  problem.k_offsets = integers("k_offsets", options.k_offsets);
+  problem.key_lengths = integers(HINGE_NAMED(key_lengths));
+  problem.q_offsets = integers(HINGE_NAMED(q_offsets));
+  problem.k_offsets = integers(HINGE_NAMED(k_offsets));
   shape.key_lengths = data_or_null<int64_t>(problem.key_lengths);
   shape.q_offsets = data_or_null<int64_t>(problem.q_offsets);
   shape.k_offsets = data_or_null<int64_t>(problem.k_offsets);
@@ -130,13 +136,13 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
   rule.length_n = options.length_n;
   rule.bias_log_n = options.bias_log_n;
   rule.identity_order = options.identity_order;
-  problem.gain = per_head("gain", options.gain, shape.Hq);
-  problem.bias = per_head("bias", options.bias, shape.Hq);
-  problem.alpha = per_head("alpha", options.alpha, shape.Hq);
+  problem.gain = per_head(HINGE_NAMED(gain), shape.Hq);
+  problem.bias = per_head(HINGE_NAMED(bias), shape.Hq);
+  problem.alpha = per_head(HINGE_NAMED(alpha), shape.Hq);
   rule.gain = data_or_null<double>(problem.gain);
   rule.bias = data_or_null<double>(problem.bias);
   rule.alpha = data_or_null<double>(problem.alpha);
-  check_rule(rule, shape.Hq);
+  check_rule(rule, options);
 
   HINGE_CHECK(options.dropout >= 0 && options.dropout < 1, "dropout must be in [0, 1), got ", options.dropout);
   if (options.dropout > 0) {

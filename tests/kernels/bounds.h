@@ -74,10 +74,10 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
     if (row.n == 0) return;
     const auto n = static_cast<size_t>(row.n);
     const auto stat = static_cast<size_t>((seq.b * s.Hq + head) * s.Lq + row_at), h_at = static_cast<size_t>(head);
-    const double* q = reference::at(p.q.cview(), seq.b, head, row_at);
-    const double* grad_out = reference::at(p.grad_out.cview(), seq.b, head, row_at);
-    const auto key = [&](size_t j) { return reference::at(p.k.cview(), seq.b, kv_head, seq.k_begin + static_cast<int64_t>(j)); };
-    const auto val = [&](size_t j) { return reference::at(p.v.cview(), seq.b, kv_head, seq.k_begin + static_cast<int64_t>(j)); };
+    const double* q = row_of(p.q.cview(), seq.b, head, row_at);
+    const double* grad_out = row_of(p.grad_out.cview(), seq.b, head, row_at);
+    const auto key = [&](size_t j) { return row_of(p.k.cview(), seq.b, kv_head, seq.k_begin + static_cast<int64_t>(j)); };
+    const auto val = [&](size_t j) { return row_of(p.v.cview(), seq.b, kv_head, seq.k_begin + static_cast<int64_t>(j)); };
     const double c = std::abs(row.c), log_c = c == 0 ? 0 : std::abs(std::log(c));
     const double shift = softmax ? 0 : std::abs(rule.bias ? rule.bias[head] : 0) + (rule.bias_log_n ? std::abs(row.log_n) : 0);
     const double sum_n = gamma(row.n + (identity ? D + 12 : 8)),

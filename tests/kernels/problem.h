@@ -31,7 +31,6 @@ inline constexpr std::array kVisibilityNames = {"all", "causal", "keylengths", "
 // padded: gaps after every row, head and batch row.
 enum class Layout { contiguous, packed, padded };
 inline constexpr std::array kLayoutNames = {"contiguous", "packed", "padded"};
-inline constexpr std::array kLengthRuleNames = {"none", "fixed", "keys", "visible"};
 
 struct Case {
   Activation h = Activation::relu;
@@ -60,7 +59,7 @@ struct Case {
     std::string text = std::string(activation_name(h)) + "_" + kVisibilityNames[static_cast<size_t>(visibility)];
     text += "_B" + std::to_string(jagged() ? 1 : B) + "_H" + std::to_string(Hkv * group) + "to" + std::to_string(Hkv);
     text += "_L" + std::to_string(Lq) + "x" + std::to_string(Lk) + "_D" + std::to_string(D);
-    text += std::string("_n") + kLengthRuleNames[static_cast<size_t>(length_rule)] + (bias_log_n ? "log" : "");
+    text += "_n" + std::string(kLengthRuleNames[static_cast<size_t>(length_rule)]) + (bias_log_n ? "log" : "");
     text += std::string("_") + kLayoutNames[static_cast<size_t>(layout)];
     if (head_parameters) text += "_parameters";
     if (statistics) text += "_statistics";

@@ -427,8 +427,8 @@ TEST(Presets, AreThePublishedFormulas) {
   EXPECT_LT(largest_difference(causal("softmax"), with(at::softmax(x.masked_fill(hidden, -1e30), -1))), 1e-14);
   EXPECT_EQ(
       error_of([] { preset("reluform"); }),
-      "hinge::attention: unknown preset \"reluform\"; there are relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax. Nearest: "
-      "\"reluformer\"");
+      "hinge::attention: unknown preset \"reluform\"; there are relu-vit, reluformer, relu2, sigmoid, silu, linear, softmax; did you mean "
+      "\"reluformer\"?");
   EXPECT_EQ(error_of([] { preset("reluformer", 0.0); }), "hinge::attention: gamma must be positive and finite, got 0");
   EXPECT_EQ(error_of([] { preset("silu", 2.0); }), "hinge::attention: gamma belongs to the preset \"reluformer\", got 2 for \"silu\"");
 }

@@ -1,4 +1,4 @@
-// Adam with decoupled weight decay over all parameters in one pass, and the norm of all gradients.
+// Adam with decoupled weight decay over all parameters in one pass, and the norm of all gradients. T is float or double.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,9 @@ struct AdamStep {
   double grad_scale = 1;
 };
 
-void adam_step(const std::vector<AdamTensor<float>>&, const AdamStep&, Parallel&);
-void adam_step(const std::vector<AdamTensor<double>>&, const AdamStep&, Parallel&);
+template <typename T> void adam_step(const std::vector<AdamTensor<T>>&, const AdamStep&, Parallel&);
 
 // Sum of the squares of all gradients, in float64; the same bits for any number of workers.
-double squared_norm(const std::vector<AdamTensor<float>>&, Parallel&);
-double squared_norm(const std::vector<AdamTensor<double>>&, Parallel&);
+template <typename T> double squared_norm(const std::vector<AdamTensor<T>>&, Parallel&);
 
 }  // namespace hinge::kernels

@@ -15,8 +15,10 @@
 // input, not on the number of workers. The gradients behave alike.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hinge/kernels/activations.h"
@@ -31,9 +33,11 @@ enum class LengthRule {
   keys,     // N = Lk (of a jagged sequence: its own number of keys)
   visible,  // N_i = number of keys that row i sees
 };
+inline constexpr std::array<std::string_view, 4> kLengthRuleNames = {"none", "fixed", "keys", "visible"};
 
 // The linear-time order q (k^T v) of the identity activation gives the same function; `automatic` takes it when it is cheaper.
 enum class IdentityOrder { automatic, quadratic, linear };
+inline constexpr std::array<std::string_view, 3> kIdentityOrderNames = {"auto", "quadratic", "linear"};
 
 // A [B, H, L, D] array with any strides in B, H and L, counted in elements; neighbouring elements in D are adjacent.
 template <typename T> struct View {
@@ -131,11 +135,9 @@ template <typename T> struct AttentionBackward {
 // keeps in doubles for dgain, dbias and dalpha, are not counted.
 size_t take_scratch_peak();
 
-// The fused kernels. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
-void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<float>&, Parallel&);
-void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<double>&, Parallel&);
-void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<float>&, Parallel&);
-void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<double>&, Parallel&);
+// The fused kernels, for float and double. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
+template <typename T> void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<T>&, Parallel&);
+template <typename T> void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<T>&, Parallel&);
 
 // True if the identity activation would run in linear time for this problem.
 bool takes_linear_order(const AttentionShape&, const AttentionRule&, bool weight_log_or_zero_share);

@@ -1,4 +1,4 @@
-// Sums over rows: the gradients of biases. Plain pointers; the same bits for any number of workers.
+// Sums over rows: the gradients of biases. Plain pointers to float or double; the same bits for any number of workers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 namespace hinge::kernels {
 
 // sums[j] = sum_i x[i * stride + j], j < width.
-void column_sums(const float* x, int64_t rows, int64_t stride, int64_t width, float* sums, Parallel&);
-void column_sums(const double* x, int64_t rows, int64_t stride, int64_t width, double* sums, Parallel&);
+template <typename T> void column_sums(const T* x, int64_t rows, int64_t stride, int64_t width, T* sums, Parallel&);
 
 }  // namespace hinge::kernels

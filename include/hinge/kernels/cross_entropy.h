@@ -1,5 +1,5 @@
-// Cross-entropies of logits [rows, classes] with their gradient, in one pass. Row i's target gives class labels[i] the share lambda and
-// class second[i] the share 1 - lambda (mixup); without `second` it is labels[i] alone.
+// Cross-entropies of logits [rows, classes] with their gradient, in one pass, for float and double. Row i's target gives class labels[i]
+// the share lambda and class second[i] the share 1 - lambda (mixup); without `second` it is labels[i] alone.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,6 @@ template <typename T> struct CrossEntropyRows {
   T* grad_logits = nullptr;  // [rows, classes], of the sum of the losses; or null
 };
 
-void cross_entropy(CrossEntropy kind, const CrossEntropyRows<float>&, Parallel&);
-void cross_entropy(CrossEntropy kind, const CrossEntropyRows<double>&, Parallel&);
+template <typename T> void cross_entropy(CrossEntropy kind, const CrossEntropyRows<T>&, Parallel&);
 
 }  // namespace hinge::kernels

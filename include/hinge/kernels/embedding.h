@@ -1,5 +1,5 @@
-// Embeddings of tokens with their positions, and sums of gradients over equal tokens. Plain pointers; the same bits for any number of
-// workers. The meaning in plain loops: src/kernels/sequence_reference.h.
+// Embeddings of tokens with their positions, and sums of gradients over equal tokens. Plain pointers to float or double; the same bits for
+// any number of workers. The meaning in plain loops: src/kernels/sequence_reference.h.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,7 @@ template <typename T> struct Embedding {
   Dropout dropout;
   T* out = nullptr;
 };
-void embedding_forward(const Embedding<float>&, Parallel&);
-void embedding_forward(const Embedding<double>&, Parallel&);
+template <typename T> void embedding_forward(const Embedding<T>&, Parallel&);
 
 // sums[k] = scale * sum over i with index[i] == k of drop(grad[i]), in the order of i; k < entries, all of them written.
 template <typename T> struct EmbeddingSums {
@@ -33,7 +32,6 @@ template <typename T> struct EmbeddingSums {
   Dropout dropout;
   T* sums = nullptr;  // [entries, width]
 };
-void embedding_sums(const EmbeddingSums<float>&, Parallel&);
-void embedding_sums(const EmbeddingSums<double>&, Parallel&);
+template <typename T> void embedding_sums(const EmbeddingSums<T>&, Parallel&);
 
 }  // namespace hinge::kernels

@@ -2,7 +2,7 @@
 //
 //   y = (x - mean(x)) * rstd(x) * weight + bias,   rstd = 1 / sqrt(variance + eps)
 //
-// Plain pointers; the same bits for any number of workers. The meaning in plain loops: src/kernels/dense_reference.h.
+// Plain pointers to float or double; the same bits for any number of workers. The meaning in plain loops: src/kernels/dense_reference.h.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,7 @@ template <typename T> struct LayerNormBackward {
   T *grad_weight = nullptr, *grad_bias = nullptr;
 };
 
-void layer_norm_forward(const LayerNormShape&, const LayerNormForward<float>&, Parallel&);
-void layer_norm_forward(const LayerNormShape&, const LayerNormForward<double>&, Parallel&);
-void layer_norm_backward(const LayerNormShape&, const LayerNormBackward<float>&, Parallel&);
-void layer_norm_backward(const LayerNormShape&, const LayerNormBackward<double>&, Parallel&);
+template <typename T> void layer_norm_forward(const LayerNormShape&, const LayerNormForward<T>&, Parallel&);
+template <typename T> void layer_norm_backward(const LayerNormShape&, const LayerNormBackward<T>&, Parallel&);
 
 }  // namespace hinge::kernels

@@ -1,5 +1,5 @@
 // The end of a branch of a transformer block, in one pass over rows: the sum with the residual, with dropout of the branch, and its layer
-// norm. And the norm by the root of the mean square. Plain pointers; the same bits for any number of workers.
+// norm. And the norm by the root of the mean square. Plain pointers to float or double; the same bits for any number of workers.
 // The meaning in plain loops: src/kernels/sequence_reference.h.
 #pragma once
 
@@ -32,10 +32,8 @@ template <typename T> struct ResidualNormBackward {
   T *grad_weight = nullptr, *grad_bias = nullptr;
 };
 
-void residual_norm_forward(const ResidualNormShape&, const ResidualNormForward<float>&, Parallel&);
-void residual_norm_forward(const ResidualNormShape&, const ResidualNormForward<double>&, Parallel&);
-void residual_norm_backward(const ResidualNormShape&, const ResidualNormBackward<float>&, Parallel&);
-void residual_norm_backward(const ResidualNormShape&, const ResidualNormBackward<double>&, Parallel&);
+template <typename T> void residual_norm_forward(const ResidualNormShape&, const ResidualNormForward<T>&, Parallel&);
+template <typename T> void residual_norm_backward(const ResidualNormShape&, const ResidualNormBackward<T>&, Parallel&);
 
 // y = x * rms * weight with rms = 1 / sqrt(mean(x^2) + eps), and its gradients for grad_y. Arrays [rows, width], contiguous.
 template <typename T> struct RmsNorm {
@@ -46,9 +44,7 @@ template <typename T> struct RmsNorm {
   const T* grad_y = nullptr;  // backward
   T *grad_x = nullptr, *grad_weight = nullptr;
 };
-void rms_norm_forward(const RmsNorm<float>&, Parallel&);
-void rms_norm_forward(const RmsNorm<double>&, Parallel&);
-void rms_norm_backward(const RmsNorm<float>&, Parallel&);
-void rms_norm_backward(const RmsNorm<double>&, Parallel&);
+template <typename T> void rms_norm_forward(const RmsNorm<T>&, Parallel&);
+template <typename T> void rms_norm_backward(const RmsNorm<T>&, Parallel&);
 
 }  // namespace hinge::kernels

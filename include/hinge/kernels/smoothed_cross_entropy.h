@@ -1,5 +1,5 @@
 // The cross-entropy of logits over a vocabulary with smoothed labels, loss and gradient in one pass.
-// Plain pointers; the same bits for any number of workers. The meaning in plain loops: src/kernels/sequence_reference.h.
+// Plain pointers to float or double; the same bits for any number of workers. The meaning in plain loops: src/kernels/sequence_reference.h.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,6 @@ template <typename T> struct SmoothedCrossEntropy {
   double *losses = nullptr, *nll = nullptr;  // [rows]: - sum_c target_c log p_c and - log p_label
   uint8_t* right = nullptr;                  // [rows]: 1 if no class has a larger logit than the label
 };
-void smoothed_cross_entropy(const SmoothedCrossEntropy<float>&, Parallel&);
-void smoothed_cross_entropy(const SmoothedCrossEntropy<double>&, Parallel&);
+template <typename T> void smoothed_cross_entropy(const SmoothedCrossEntropy<T>&, Parallel&);
 
 }  // namespace hinge::kernels

@@ -32,26 +32,39 @@ struct PerHead {
   at::Tensor values;
 };
 
+// The options: type, name and default of each. Everything that goes through all of them is made from this list: the fields of
+// AttentionOptions, the arguments of the torch op with their defaults, what autograd keeps for backward (src/ops/attention_options.h).
+// PER_HEAD(name, number) is an option of the type PerHead; the number is what every head has if nothing is given.
+// A new option is a line here, its meaning in src/ops/attention_arguments.cc, and its signature and docstring in python/hinge/attention.py.
+// clang-format off
+#define HINGE_FOR_EACH_ATTENTION_OPTION(OPTION, PER_HEAD)                                                                                  \
+  OPTION(kernels::Activation,    h,              kernels::Activation::relu)                                                                \
+  OPTION(std::optional<double>,  scale,          std::nullopt)               /* 1 / sqrt(D) if not given */                                \
+                                                                                                                                           \
+  OPTION(kernels::LengthRule,    length_rule,    kernels::LengthRule::keys)  /* what N_i is */                                             \
+  OPTION(double,                 length_n,       1.0)                        /* N_i, for LengthRule::fixed */                              \
+  PER_HEAD(                      alpha,          1.0)                                                                                      \
+  PER_HEAD(                      gain,           1.0)                                                                                      \
+  PER_HEAD(                      bias,           0.0)                                                                                      \
+  OPTION(bool,                   bias_log_n,     false)                      /* subtract log N_i from the scores */                        \
+                                                                                                                                           \
+  OPTION(bool,                   causal,         false)                      /* right-aligned: the last query sees every key */            \
+  OPTION(at::Tensor,             key_lengths,    at::Tensor())               /* int64 or int32 [B]: row b sees its first key_lengths[b] */ \
+  OPTION(at::Tensor,             q_offsets,      at::Tensor())               /* jagged, B = 1: int64 or int32 [sequences + 1], */          \
+  OPTION(at::Tensor,             k_offsets,      at::Tensor())               /* from 0 to Lq and to Lk; excludes key_lengths */            \
+                                                                                                                                           \
+  OPTION(double,                 dropout,        0.0)                        /* probability in [0, 1) that a weight is dropped */          \
+  OPTION(at::Tensor,             seed,           at::Tensor())               /* int64, one element, says which; drawn if undefined */      \
+                                                                                                                                           \
+  OPTION(kernels::IdentityOrder, identity_order, kernels::IdentityOrder::automatic)
+// clang-format on
+
 struct AttentionOptions {
-  kernels::Activation h = kernels::Activation::relu;
-  std::optional<double> scale;  // 1 / sqrt(D)
-
-  kernels::LengthRule length_rule = kernels::LengthRule::keys;  // what N_i is
-  double length_n = 1.0;                                        // N_i, for LengthRule::fixed
-  PerHead alpha;                                                // 1
-  PerHead gain;                                                 // 1
-  PerHead bias;                                                 // 0
-  bool bias_log_n = false;
-
-  bool causal = false;  // right-aligned: the last query sees every key
-
-  at::Tensor key_lengths;           // int64 or int32 [B]: batch row b sees only its first key_lengths[b] keys
-  at::Tensor q_offsets, k_offsets;  // jagged, B = 1: [sequences + 1] each, from 0 to Lq and Lk; excludes key_lengths
-
-  double dropout = 0.0;  // probability in [0, 1) that a weight is dropped
-  at::Tensor seed;       // int64, one element, says which ones; drawn from the default generator if undefined
-
-  kernels::IdentityOrder identity_order = kernels::IdentityOrder::automatic;
+#define HINGE_FIELD(type, name, initial)   type name = initial;
+#define HINGE_PER_HEAD_FIELD(name, number) PerHead name = {};
+  HINGE_FOR_EACH_ATTENTION_OPTION(HINGE_FIELD, HINGE_PER_HEAD_FIELD)
+#undef HINGE_FIELD
+#undef HINGE_PER_HEAD_FIELD
 };
 
 // Per query row [B, Hq, Lq], of the weights before dropout. weight_sum and weight_log are differentiable.
@@ -70,7 +83,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 AttentionResult attention_with_statistics(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                           const AttentionOptions& options = {});
 
-// "none", "fixed", "keys" or "visible", and back; nothing for another word.
+// The word of a length rule (kernels::kLengthRuleNames), and back; nothing for another word.
 std::string length_rule_name(kernels::LengthRule rule);
 std::optional<kernels::LengthRule> parse_length_rule(std::string_view name);
 std::vector<std::string> length_rule_names();
