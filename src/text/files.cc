@@ -139,7 +139,7 @@ std::vector<std::string_view> split_lines(std::string_view content) {
 std::optional<std::string> utf8_problem(std::string_view line) {
   const std::optional<size_t> bad = find_invalid_utf8(line);
   if (!bad) return std::nullopt;
-  return fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert the file, for example with iconv -t UTF-8", *bad + 1,
+  return fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert it, for example with iconv -t UTF-8", *bad + 1,
                      static_cast<unsigned char>(line[*bad]));
 }
 

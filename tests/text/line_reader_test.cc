@@ -7,43 +7,15 @@
 #include <unistd.h>
 
 #include <thread>
-#include <utility>
 
+#include "../support/open_pipe.h"
 #include "text/files.h"
 #include "writers.h"
 
 namespace hinge::text {
 namespace {
 
-// A pipe whose reading end has a path.
-class OpenPipe {
- public:
-  OpenPipe() {
-    if (::pipe2(ends_, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
-  }
-  ~OpenPipe() {
-    close();
-    ::close(ends_[0]);
-  }
-  OpenPipe(const OpenPipe&) = delete;
-  OpenPipe& operator=(const OpenPipe&) = delete;
-
-  std::string path() const { return "/dev/fd/" + std::to_string(ends_[0]); }
-  void write(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t written = ::write(ends_[1], text.data(), text.size());
-      if (written < 0) throw std::runtime_error("nothing can be written");
-      text.remove_prefix(static_cast<size_t>(written));
-    }
-  }
-  void close() {
-    if (ends_[1] >= 0) ::close(std::exchange(ends_[1], -1));
-  }
-
- private:
-  int ends_[2] = {-1, -1};
-};
-
+using support::OpenPipe;
 using Lines = std::vector<std::string>;
 
 Lines all_lines(LineReader& reader) {
@@ -155,7 +127,8 @@ TEST(LineReader, ReadsFilesOneAfterTheOther) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  LineReader reader({folder.write("a", "a1\na2"), fifo, folder.write("empty", ""), folder.write("cut.gz", "\x1F\x8B\x08"), folder.path("a")});
+  const std::string cut = folder.write("cut.gz", "\x1F\x8B\x08");
+  LineReader reader({folder.write("a", "a1\na2"), fifo, folder.write("empty", ""), cut, folder.path("a")});
   EXPECT_TRUE(reader.live());
   std::optional<LineGroup> group = reader.next();
   ASSERT_TRUE(group) << "nobody writes into the FIFO yet";
