@@ -117,11 +117,7 @@ std::vector<double> parse_dropouts(const std::string& option, const std::string&
 
 std::vector<bool> parse_causal(const std::string& option, const std::string& text) {
   std::vector<bool> list;
-  for (const std::string& item : parse_list(option, text)) {
-    if (item != "on" && item != "off")
-      throw UsageError(fmt::format("{} '{}' is unknown. Allowed: on, off, or both as off,on", option, item));
-    list.push_back(item == "on");
-  }
+  for (const std::string& item : parse_words(option, text, {"on", "off"})) list.push_back(item == "on");
   return list;
 }
 

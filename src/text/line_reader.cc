@@ -145,11 +145,10 @@ void LineReader::read_file(const std::string& path) {
 
 bool LineReader::wait_for_bytes(int file) {
   pollfd waiting[] = {{file, POLLIN, 0}, {wake_, POLLIN, 0}};
-  int found = ::poll(waiting, 2, 0);
-  if (found <= 0) {
+  if (::poll(waiting, 2, 0) <= 0) {
     set_idle(true);
-    do found = ::poll(waiting, 2, -1);
-    while (found < 0 && errno == EINTR);
+    while (::poll(waiting, 2, -1) < 0 && errno == EINTR) {
+    }
     set_idle(false);
   }
   return waiting[1].revents == 0;

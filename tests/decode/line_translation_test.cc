@@ -11,24 +11,15 @@
 #include "../support/errors.h"
 #include "../support/open_pipe.h"
 #include "../support/temporary_folder.h"
+#include "number_words.h"
 
 namespace hinge::decode {
 namespace {
 
 class Lines : public testing::Test {
  protected:
-  Lines() : vocabulary_(text::Vocabulary::train(sentences(), options())), model_(config(), 1), translator_(model_, vocabulary_, greedy()) {}
+  Lines() : vocabulary_(number_words()), model_(config(), 1), translator_(model_, vocabulary_, greedy()) {}
 
-  static std::vector<std::string_view> sentences() {
-    std::vector<std::string_view> all;
-    for (int i = 0; i < 30; ++i) all.insert(all.end(), {"one two three four", "five six seven", "eight nine ten eleven"});
-    return all;
-  }
-  static text::VocabularyOptions options() {
-    text::VocabularyOptions options;
-    options.size = 40;
-    return options;
-  }
   models::Seq2SeqConfig config() const {
     models::Seq2SeqConfig config;
     config.size = "tiny", config.vocabulary = vocabulary_.size(), config.max_length = 40;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "../ops/threads.h"
+#include "number_words.h"
 
 namespace hinge::decode {
 namespace {
@@ -147,18 +148,7 @@ TEST_P(WithCache, StepsGiveTheLogitsOfTheFullPass) {
 
 class Texts : public testing::Test {
  protected:
-  Texts() : vocabulary_(text::Vocabulary::train(sentences(), options())), model_(small_model("reluformer", vocabulary_.size()), 1) {}
-
-  static std::vector<std::string_view> sentences() {
-    std::vector<std::string_view> all;
-    for (int i = 0; i < 30; ++i) all.insert(all.end(), {"one two three four", "five six seven", "eight nine ten eleven"});
-    return all;
-  }
-  static text::VocabularyOptions options() {
-    text::VocabularyOptions options;
-    options.size = 40;
-    return options;
-  }
+  Texts() : vocabulary_(number_words()), model_(small_model("reluformer", vocabulary_.size()), 1) {}
 
   text::Vocabulary vocabulary_;
   models::Seq2Seq model_;
