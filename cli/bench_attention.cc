@@ -162,8 +162,7 @@ void add_bench_attention(Command parent) {
   choose("--zeros", options->zeros, "LIST",
          "Inputs for which a share W of relu's weights is zero, and a share G of its 6x1 groups, as W:G, e.g. off,0.65:0.40");
   command
-      .option_or_alone("--causal", options->causal, "on", "LIST",
-                       "Causal visibility: off, on, or off,on; alone it means on (default: off)")
+      .option_or_alone("--causal", options->causal, "on", "LIST", "Causal visibility: off, on, or off,on; alone it means on (default: off)")
       .group(kBenchWhat);
   choose("--dropout", options->dropout, "LIST", "Probabilities of dropping a weight, e.g. 0,0.1");
   add_bench_options(command, options->bench, fmt::format("{}, with --quick {}", kAttentionRounds, kQuickAttentionRounds));

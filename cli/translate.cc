@@ -164,8 +164,8 @@ void translate_files(const decode::Translator& translator, const train::LoadedTr
   };
   std::function<void(int64_t, int64_t)> progress;  // a live input has no end that it could show
   if (!reader.live()) progress = [&](int64_t done, int64_t all) { bar.update(done, all); };
-  const decode::LinesDone done =
-      decode::translate_lines(translator, reader, part_tokens, write, [] { return stop_asked().load(); }, progress);
+  const decode::LinesDone done = decode::translate_lines(
+      translator, reader, part_tokens, write, [] { return stop_asked().load(); }, progress);
   bar.finish();
   print_counts(done.counts, options.document ? "document part" : "line", done.read_all);
   output.finish();
@@ -278,8 +278,7 @@ void check_usage(const TranslateOptions& options) {
   }
   if (!options.files.empty() || options.document) throw UsageError("--po takes one catalogue, no other files and no --document");
   if (!options.n_best.empty()) throw UsageError("--po fills in one translation per message; it does not take --n-best");
-  if (options.in_place && !options.out.empty())
-    throw UsageError("--out and --in-place exclude each other: give one of them");
+  if (options.in_place && !options.out.empty()) throw UsageError("--out and --in-place exclude each other: give one of them");
   if (options.in_place && options.po == "-") throw UsageError("--in-place cannot replace the standard input: give --out FILE");
   if (options.in_place && text::is_packed(options.po))
     throw UsageError(fmt::format("--in-place cannot write a packed file: unpack '{}' first, or give --out FILE", options.po));

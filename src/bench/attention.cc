@@ -194,9 +194,9 @@ std::string table(const AttentionReport& report) {
     }
     const auto share = [](double x) { return x > 0 ? fmt::format("{:.1f}%", 100 * x) : std::string("-"); };
     text += fmt::format("  {:{}}  {:>10.3f}  {:>17}  {:>8.1f}  {:>9.1f}  {:>6.1f}  {:>6}  {:>11}  {:>7}  {:>10.1f}\n", row.what.name(),
-                        widest, row.timing.median_ms, row.timing.quartiles(3), row.gflops,
-                        row.percent_of_peak, row.best_percent_of_peak, share(row.zeros.weights), share(row.zeros.groups),
-                        share(row.skipped_share), static_cast<double>(row.scratch_bytes) / (1 << 20));
+                        widest, row.timing.median_ms, row.timing.quartiles(3), row.gflops, row.percent_of_peak, row.best_percent_of_peak,
+                        share(row.zeros.weights), share(row.zeros.groups), share(row.skipped_share),
+                        static_cast<double>(row.scratch_bytes) / (1 << 20));
   }
   text += "\nShare of the FMA peak, by the medians\n";
   shape = nullptr;

@@ -151,8 +151,8 @@ TranslateRow row_of(const TranslateSubject& subject, int64_t tokens, const Timin
 }
 
 // The models of a case, checked. The largest error is kept in the report.
-std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const std::string& name,
-                                               const ShowProgress& progress, TranslateReport& report) {
+std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const std::string& name, const ShowProgress& progress,
+                                               TranslateReport& report) {
   std::vector<TranslateSubject> subjects;
   for (const std::string& attention : plan.attentions)
     for (const std::string& ffn : plan.ffns) {
@@ -216,7 +216,7 @@ TranslateReport run(const TranslatePlan& plan, const ShowProgress& progress) {
 nlohmann::ordered_json to_json(const TranslateReport& report) {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const TranslateRow& row : report.rows) {
-    nlohmann::ordered_json json = {{"case", row.name},   {"attention", row.attention}, {"ffn", row.ffn},
+    nlohmann::ordered_json json = {{"case", row.name},           {"attention", row.attention}, {"ffn", row.ffn},
                                    {"ffn_width", row.ffn_width}, {"tokens", row.tokens},       {"threads", report.yardsticks.threads}};
     add_timing(json, row.timing);
     json["tokens_per_second"] = row.tokens_per_second;

@@ -26,9 +26,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::string name_of_input(const std::string& path) { return path == "-" ? "standard input" : path; }
 
-TextError unreadable(const std::string& path) {
-  return {name_of_input(path), 0, fmt::format("cannot be read: {}", std::strerror(errno))};
-}
+TextError unreadable(const std::string& path) { return {name_of_input(path), 0, fmt::format("cannot be read: {}", std::strerror(errno))}; }
 
 bool is_regular_file(const std::string& path) {
   struct stat status {};

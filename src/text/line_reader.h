@@ -59,9 +59,9 @@ class LineReader {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<LineGroup> groups_;
-  size_t bytes_ = 0;     // of the lines in groups_
-  bool idle_ = false;    // the thread is waiting, for bytes or for room
-  bool ended_ = false;   // the thread has ended, because of error_ if there is one
+  size_t bytes_ = 0;    // of the lines in groups_
+  bool idle_ = false;   // the thread is waiting, for bytes or for room
+  bool ended_ = false;  // the thread has ended, because of error_ if there is one
   bool closing_ = false;
   std::exception_ptr error_;
 

@@ -403,8 +403,7 @@ TEST_F(Translation, FillsCatalogues) {
   EXPECT_FALSE(complains("charset")) << err_;
   EXPECT_TRUE(complains("1 left empty because no translation has the format codes of its message: line 29\n")) << err_;
   EXPECT_TRUE(complains("1 left empty because the names of the translators belong there: line 36\n")) << err_;
-  EXPECT_TRUE(complains("1 left empty because a text has more tokens than the model reads (model.max_length 100): line 39\n"))
-      << err_;
+  EXPECT_TRUE(complains("1 left empty because a text has more tokens than the model reads (model.max_length 100): line 39\n")) << err_;
   EXPECT_EQ(read("x.po"), before);
   EXPECT_EQ(read("y.po"), header + kept +
                               "#, fuzzy\nmsgid \"one\"\nmsgstr \"eins\"\n\n#, fuzzy, c-format\nmsgid \"two %s\\n\"\n"
