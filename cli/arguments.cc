@@ -23,6 +23,12 @@ int64_t parse_whole(const std::string& option, const std::string& text, int64_t 
   return *value;
 }
 
+double parse_number(const std::string& option, const std::string& text) {
+  const std::optional<double> value = number<double>(text);
+  if (!value) throw UsageError(fmt::format("{} '{}' is not a number", option, text));
+  return *value;
+}
+
 std::vector<std::string> parse_list(const std::string& option, const std::string& text) {
   std::vector<std::string> items;
   std::istringstream stream(text + ",");

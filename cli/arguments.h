@@ -32,6 +32,9 @@ template <typename Number> std::optional<Number> number(const std::string& text)
 // A whole number in [low, high].
 int64_t parse_whole(const std::string& option, const std::string& text, int64_t low, int64_t high);
 
+// Any number.
+double parse_number(const std::string& option, const std::string& text);
+
 // Items separated by commas. Empty items and items given twice are errors.
 std::vector<std::string> parse_list(const std::string& option, const std::string& text);
 

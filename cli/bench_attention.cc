@@ -1,11 +1,9 @@
 // hinge bench attention: checks the attention kernels, then measures them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -13,13 +11,15 @@
 
 #include "bench/attention.h"
 #include "cli/arguments.h"
-#include "cli/bench_output.h"
+#include "cli/bench_command.h"
 #include "cli/commands.h"
 #include "experiment/svg_plot.h"
 #include "support/atomic_file.h"
 
 namespace hinge::cli {
 namespace {
+
+constexpr int kAttentionRounds = 15, kQuickAttentionRounds = 3;
 
 struct BenchAttentionOptions {
   std::string h = "relu,softmax";
@@ -29,11 +29,9 @@ struct BenchAttentionOptions {
   std::string zeros = "off";
   std::string causal = "off";
   std::string dropout = "0";
-  std::string threads;
-  std::string rounds;
   bool quick = false;
-  std::string json;
   std::string plot;
+  BenchOptions bench;
 };
 
 std::vector<kernels::Activation> parse_activations(const std::string& option, const std::string& text) {
@@ -119,11 +117,7 @@ std::vector<double> parse_dropouts(const std::string& option, const std::string&
 
 std::vector<bool> parse_causal(const std::string& option, const std::string& text) {
   std::vector<bool> list;
-  for (const std::string& item : parse_list(option, text)) {
-    if (item != "on" && item != "off")
-      throw UsageError(fmt::format("{} '{}' is unknown. Allowed: on, off, or both as off,on", option, item));
-    list.push_back(item == "on");
-  }
+  for (const std::string& item : parse_words(option, text, {"on", "off"})) list.push_back(item == "on");
   return list;
 }
 
@@ -138,20 +132,17 @@ bench::AttentionPlan plan(const BenchAttentionOptions& options) {
   plan.D = parse_whole("--dim", options.dim, 1, 1024);
   if (plan.D < 2 && std::any_of(plan.zeros.begin(), plan.zeros.end(), [](const auto& zeros) { return zeros.has_value(); }))
     throw UsageError(fmt::format("--dim {} is too small for --zeros {}: with chosen zeros give at least 2", plan.D, options.zeros));
-  plan.threads = options.threads.empty() ? omp_get_max_threads() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
-  plan.rounds = options.rounds.empty() ? (options.quick ? 3 : 15) : static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
+  plan.threads = options.bench.thread_count();
+  plan.rounds = options.bench.round_count(options.quick ? kQuickAttentionRounds : kAttentionRounds);
   if (options.quick) plan.seconds_per_sample = 0.002;
   return plan;
 }
 
 int bench_attention(const BenchAttentionOptions& options) {
   const bench::AttentionPlan what = plan(options);
-  BenchOutput output(options.json);
-  std::optional<support::AtomicFile> plot;
+  std::optional<support::AtomicFile> plot;  // its place is made now, so that nothing fails after the work
   if (!options.plot.empty()) plot.emplace(options.plot);
-  const bench::AttentionReport report = bench::run(what, show_progress);
-  show_progress("");
-  output.write(bench::table(report), bench::to_json(report));
+  const bench::AttentionReport report = measure(what, options.bench);
   if (plot) plot->commit(experiment::render(bench::chart(report)));
   return 0;
 }
@@ -161,27 +152,22 @@ int bench_attention(const BenchAttentionOptions& options) {
 void add_bench_attention(Command parent) {
   Command command = parent.subcommand("attention", "The attention kernels: checked against the reference, then measured");
   auto options = std::make_shared<BenchAttentionOptions>();
-  const char *what = "What to measure", *how = "How to measure", *output = "Output";
-  const auto with_default = [](const std::string& meaning, const std::string& value) {
-    return value.empty() ? meaning : fmt::format("{} (default: {})", meaning, value);
+  const auto choose = [&](const char* name, std::string& value, const char* type, const char* meaning) {
+    option_with_default(command, name, value, type, meaning).group(kBenchWhat);
   };
-  const auto choose = [&](const char* group, const char* name, std::string& value, const char* type, const std::string& meaning) {
-    command.option(name, value, type, with_default(meaning, value)).group(group);
-  };
-  choose(what, "--h", options->h, "LIST", "Activations, or all; identity also in its linear order");
-  choose(what, "--shapes", options->shapes, "LIST", "Batch x heads x length");
-  choose(what, "--dim", options->dim, "N", "Head width D");
-  choose(what, "--pass", options->pass, "LIST", "Passes");
-  choose(what, "--zeros", options->zeros, "LIST",
-         "Inputs with W of relu's weights zero and G of its 6x1 groups, as W:G, e.g. off,0.65:0.40");
-  const std::string causal = with_default("Causal visibility: off, on, or off,on; alone it means on", options->causal);
-  command.option_or_alone("--causal", options->causal, "on", "LIST", causal).group(what);
-  choose(what, "--dropout", options->dropout, "LIST", "Probabilities of dropping a weight, e.g. 0,0.1");
-  choose(how, "--threads", options->threads, "N", "Threads (default: all that OpenMP gives)");
-  choose(how, "--rounds", options->rounds, "N", "Samples of every case (default: 15, with --quick 3)");
-  command.flag("--quick", options->quick, "Fewer and shorter samples, for a first look").group(how);
-  choose(output, "--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");
-  choose(output, "--plot", options->plot, "FILE", "Draw the shares of the FMA peak as SVG into FILE");
+  choose("--h", options->h, "LIST", "Activations, or all; identity also in its linear order");
+  choose("--shapes", options->shapes, "LIST", "Batch x heads x length");
+  choose("--dim", options->dim, "N", "Head width D");
+  choose("--pass", options->pass, "LIST", "Passes");
+  choose("--zeros", options->zeros, "LIST",
+         "Inputs for which a share W of relu's weights is zero, and a share G of its 6x1 groups, as W:G, e.g. off,0.65:0.40");
+  command
+      .option_or_alone("--causal", options->causal, "on", "LIST", "Causal visibility: off, on, or off,on; alone it means on (default: off)")
+      .group(kBenchWhat);
+  choose("--dropout", options->dropout, "LIST", "Probabilities of dropping a weight, e.g. 0,0.1");
+  add_bench_options(command, options->bench, fmt::format("{}, with --quick {}", kAttentionRounds, kQuickAttentionRounds));
+  command.flag("--quick", options->quick, "Fewer and shorter samples, for a first look").group(kBenchHow);
+  command.option("--plot", options->plot, "FILE", "Draw the shares of the FMA peak as SVG into FILE").group(kBenchOutput);
   command.footer(
       "LIST items are separated by commas; every combination is measured. A 6x1 group: 6 neighbouring queries, 1 key.\n"
       "Flops counted: 4 B H L^2 D forward, 10 B H L^2 D backward, also where causal or the linear order compute less.");

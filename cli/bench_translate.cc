@@ -1,23 +1,23 @@
 // hinge bench translate: checks translation models, then measures training steps and beam search.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "bench/translate.h"
 #include "cli/arguments.h"
-#include "cli/bench_output.h"
+#include "cli/bench_command.h"
 #include "cli/commands.h"
 
 namespace hinge::cli {
 namespace {
 
+constexpr int kTranslateRounds = 5;
+
 struct BenchTranslateOptions {
   std::string cases = "25,256,2048,uneven,decode", attention = "softmax,reluformer", ffn = "relu", ffn_width = "1024";
-  std::string threads, rounds = "5", json;
+  BenchOptions bench;
 };
 
 int bench_translate(const BenchTranslateOptions& options) {
@@ -26,12 +26,9 @@ int bench_translate(const BenchTranslateOptions& options) {
   plan.attentions = parse_words("--attention", options.attention, bench::translate_attention_names());
   plan.ffns = parse_words("--ffn", options.ffn, bench::translate_ffn_names());
   plan.ffn_width = parse_whole("--ffn-width", options.ffn_width, 1, 1 << 20);
-  plan.threads = options.threads.empty() ? omp_get_num_procs() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
-  plan.rounds = static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
-  BenchOutput output(options.json);
-  const bench::TranslateReport report = bench::run(plan, show_progress);
-  show_progress("");
-  output.write(bench::table(report), bench::to_json(report));
+  plan.threads = options.bench.thread_count();
+  plan.rounds = options.bench.round_count(kTranslateRounds);
+  measure(plan, options.bench);
   return 0;
 }
 
@@ -40,21 +37,19 @@ int bench_translate(const BenchTranslateOptions& options) {
 void add_bench_translate(Command parent) {
   Command command = parent.subcommand("translate", "Whole translation models: a training step and beam search");
   auto options = std::make_shared<BenchTranslateOptions>();
-  const auto choose = [&](const char* name, std::string& value, const char* type, const std::string& meaning) {
-    command.option(name, value, type, value.empty() ? meaning : fmt::format("{} (default: {})", meaning, value));
+  const auto choose = [&](const char* name, std::string& value, const char* type, const char* meaning) {
+    option_with_default(command, name, value, type, meaning).group(kBenchWhat);
   };
-  choose("--cases", options->cases, "LIST", "Tokens of the sequences that are trained on, and decoding");
+  choose("--cases", options->cases, "LIST", "Tokens per sequence in training, and decoding");
   choose("--attention", options->attention, "LIST", "Attentions; relu-vit, reluformer and relu2 train with the regulariser");
   choose("--ffn", options->ffn, "LIST", "Activations of the feed-forward layers");
   choose("--ffn-width", options->ffn_width, "N", "Hidden units of the feed-forward layers");
-  choose("--threads", options->threads, "N", "Threads (default: all cores)");
-  choose("--rounds", options->rounds, "N", "Samples of every case");
-  choose("--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");
+  add_bench_options(command, options->bench, std::to_string(kTranslateRounds));
   command.footer(
       fmt::format(
           "LIST items are separated by commas; every combination is measured.\nAttentions: {}.\nActivations of feed-forward layers: {}.\n",
           fmt::join(bench::translate_attention_names(), ", "), fmt::join(bench::translate_ffn_names(), ", ")) +
-      "6+6 layers, width 512, 4 heads, vocabulary 10,000, dropout 0.1; about 4,000 target tokens a batch.\n"
+      "6+6 layers, width 512, 4 heads, vocabulary 10,000, dropout 0.1; about 4,000 target tokens per batch.\n"
       "uneven: 280 sentences as long as those of Europarl, in 9 batches of similar lengths.\n"
       "decode: beam 4, 16 sentences, 25 tokens. The memory of a case is that of all its models together.");
   command.run([options] { return bench_translate(*options); });

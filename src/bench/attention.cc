@@ -2,7 +2,6 @@
 #include "bench/attention.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,13 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 #include "bench/attention_problem.h"
-#include "bench/gemm.h"
 #include "bench/machine.h"
+#include "bench/rounds.h"
 #include "bench/timing.h"
-#include "hinge/kernels/cpu.h"
-#include "hinge/openmp_parallel.h"
 #include "support/progress.h"
 
 namespace hinge::bench {
@@ -58,20 +56,6 @@ int calls_per_sample(double seconds_per_call, double seconds_per_sample) {
   return static_cast<int>(std::clamp(std::ceil(seconds_per_sample / std::max(seconds_per_call, 1e-9)), 1.0, 1e5));
 }
 
-AttentionRow summarise(const AttentionCase& which, const std::vector<double>& seconds, int64_t D, double peak) {
-  AttentionRow row;
-  row.what = which;
-  row.median_ms = 1e3 * median(seconds);
-  row.lower_quartile_ms = 1e3 * quantile(seconds, 0.25);
-  row.upper_quartile_ms = 1e3 * quantile(seconds, 0.75);
-  row.fastest_ms = 1e3 * quantile(seconds, 0);
-  row.slowest_ms = 1e3 * quantile(seconds, 1);
-  row.gflops = flops(which, D) / row.median_ms * 1e-6;
-  row.percent_of_peak = 100 * row.gflops / peak;
-  row.best_percent_of_peak = row.percent_of_peak * row.median_ms / row.fastest_ms;
-  return row;
-}
-
 }  // namespace
 
 std::string AttentionCase::h_name() const { return std::string(kernels::activation_name(h)) + (linear_order ? " (linear)" : ""); }
@@ -108,19 +92,15 @@ std::vector<AttentionCase> cases(const AttentionPlan& plan) {
   return all;
 }
 
-AttentionReport run(const AttentionPlan& plan, const std::function<void(const std::string&)>& progress) {
+AttentionReport run(const AttentionPlan& plan, const ShowProgress& progress) {
   const std::vector<AttentionCase> all = cases(plan);
   if (all.empty() || plan.rounds < 1) throw std::invalid_argument("nothing to measure: choose at least one h, shape, pass and round");
   require_memory(plan);
-  omp_set_num_threads(plan.threads);  // for oneDNN
-  OpenMpParallel parallel(plan.threads);
-  Problems problems(plan, parallel);
+  Rounds rounds(plan.threads, progress);
+  Problems problems(plan, rounds.parallel());
 
   AttentionReport report;
-  report.threads = plan.threads;
-  report.simd = kernels::simd_target();
   const Cpu cpu = probe_cpu();
-  report.cpu = cpu.model;
   report.cores = cpu.cores;
   report.load = cpu.load;
   report.D = plan.D;
@@ -146,32 +126,23 @@ AttentionReport run(const AttentionPlan& plan, const std::function<void(const st
     calls.push_back(calls_per_sample(seconds_per_call(1, [&] { problem.run(all[i]); }), plan.seconds_per_sample));
     rows[i].scratch_bytes = kernels::take_scratch_peak();
   }
-  OneDnnSgemm sgemm;
-
-  std::vector<std::vector<double>> seconds(all.size());
-  std::vector<double> peaks, sgemm_rates;
-  for (int round = 0; round < plan.rounds; ++round) {
-    progress(fmt::format("measuring, round {} of {}", round + 1, plan.rounds));
-    for (size_t i = 0; i < all.size(); ++i) {
-      // Beside every case, so that the yardsticks see the same moments as the cases.
-      peaks.push_back(kernels::measure_fma_peak(parallel, 3));
-      sgemm_rates.push_back(sgemm.run());
-      AttentionProblem& problem = problems.of(all[i]);
-      problem.prepare(all[i]);
-      if (calls[i] > 1) problem.run(all[i]);  // a short call starts with its data in the cache, as the repeated ones do
-      seconds[i].push_back(seconds_per_call(calls[i], [&] { problem.run(all[i]); }));
-    }
-  }
-
-  report.fma_peak_gflops = median(peaks);
-  report.sgemm_gflops = median(sgemm_rates);
+  const std::vector<Timing> timings = rounds.measure("measuring", all.size(), /*warm_up=*/0, plan.rounds, [&](size_t i) {
+    AttentionProblem& problem = problems.of(all[i]);
+    problem.prepare(all[i]);
+    if (calls[i] > 1) problem.run(all[i]);  // a short call starts with its data in the cache, as the repeated ones do
+    return seconds_per_call(calls[i], [&] { problem.run(all[i]); });
+  });
+  report.yardsticks = rounds.yardsticks();
   for (size_t i = 0; i < all.size(); ++i) {
-    AttentionRow row = summarise(all[i], seconds[i], plan.D, report.fma_peak_gflops);
-    row.skipped_share = rows[i].skipped_share;
-    row.scratch_bytes = rows[i].scratch_bytes;
+    AttentionRow& row = rows[i];
+    row.what = all[i];
+    row.timing = timings[i];
+    row.gflops = row.timing.gflops(flops(all[i], plan.D));
+    row.percent_of_peak = report.yardsticks.percent_of_peak(row.gflops);
+    row.best_percent_of_peak = row.percent_of_peak * row.timing.median_ms / row.timing.fastest_ms;
     row.zeros = problems.of(all[i]).zero_shares(all[i]);
-    report.rows.push_back(row);
   }
+  report.rows = std::move(rows);
   return report;
 }
 
@@ -179,44 +150,35 @@ nlohmann::ordered_json to_json(const AttentionReport& report) {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const AttentionRow& row : report.rows) {
     const AttentionCase& what = row.what;
-    results.push_back({{"h", what.h_name()},
-                       {"pass", pass_name(what.pass)},
-                       {"B", what.shape.B},
-                       {"H", what.shape.H},
-                       {"L", what.shape.L},
-                       {"D", report.D},
-                       {"threads", report.threads},
-                       {"causal", what.causal},
-                       {"dropout", what.dropout},
-                       {"zeros", row.zeros.weights},
-                       {"zero_groups", row.zeros.groups},
-                       {"skipped_share", row.skipped_share},
-                       {"scratch_bytes", row.scratch_bytes},
-                       {"median_ms", row.median_ms},
-                       {"lower_quartile_ms", row.lower_quartile_ms},
-                       {"upper_quartile_ms", row.upper_quartile_ms},
-                       {"fastest_ms", row.fastest_ms},
-                       {"slowest_ms", row.slowest_ms},
-                       {"gflops", row.gflops},
-                       {"percent_of_peak", row.percent_of_peak},
-                       {"best_percent_of_peak", row.best_percent_of_peak}});
+    nlohmann::ordered_json json = {{"h", what.h_name()},
+                                   {"pass", pass_name(what.pass)},
+                                   {"B", what.shape.B},
+                                   {"H", what.shape.H},
+                                   {"L", what.shape.L},
+                                   {"D", report.D},
+                                   {"threads", report.yardsticks.threads},
+                                   {"causal", what.causal},
+                                   {"dropout", what.dropout},
+                                   {"zeros", row.zeros.weights},
+                                   {"zero_groups", row.zeros.groups},
+                                   {"skipped_share", row.skipped_share},
+                                   {"scratch_bytes", row.scratch_bytes}};
+    add_timing(json, row.timing);
+    json["slowest_ms"] = row.timing.slowest_ms;
+    json["gflops"] = row.gflops;
+    json["percent_of_peak"] = row.percent_of_peak;
+    json["best_percent_of_peak"] = row.best_percent_of_peak;
+    results.push_back(json);
   }
-  return {{"machine",
-           {{"fma_peak_gflops", report.fma_peak_gflops},
-            {"sgemm_gflops", report.sgemm_gflops},
-            {"threads", report.threads},
-            {"simd", report.simd},
-            {"cpu", report.cpu},
-            {"load", report.load}}},
-          {"results", results}};
+  nlohmann::ordered_json machine = to_json(report.yardsticks);
+  machine["load"] = report.load;
+  return {{"machine", machine}, {"results", results}};
 }
 
 std::string table(const AttentionReport& report) {
   size_t widest = 4;
   for (const AttentionRow& row : report.rows) widest = std::max(widest, row.what.name().size());
-  std::string text = fmt::format("{}, {}, {} thread{}, float32, D {}: FMA peak {:.0f} GFLOP/s, oneDNN sgemm {:.0f} ({:.0f}% of it)\n",
-                                 report.cpu, report.simd, report.threads, report.threads == 1 ? "" : "s", report.D, report.fma_peak_gflops,
-                                 report.sgemm_gflops, 100 * report.sgemm_gflops / report.fma_peak_gflops);
+  std::string text = report.yardsticks.heading(fmt::format(", D {}", report.D));
   text +=
       fmt::format("Checked against the float64 reference: largest error {:.0f}% of what rounding allows.\n", 100 * report.largest_error);
   if (report.load > 0.5 * report.cores)
@@ -232,9 +194,9 @@ std::string table(const AttentionReport& report) {
     }
     const auto share = [](double x) { return x > 0 ? fmt::format("{:.1f}%", 100 * x) : std::string("-"); };
     text += fmt::format("  {:{}}  {:>10.3f}  {:>17}  {:>8.1f}  {:>9.1f}  {:>6.1f}  {:>6}  {:>11}  {:>7}  {:>10.1f}\n", row.what.name(),
-                        widest, row.median_ms, fmt::format("{:.3f}-{:.3f}", row.lower_quartile_ms, row.upper_quartile_ms), row.gflops,
-                        row.percent_of_peak, row.best_percent_of_peak, share(row.zeros.weights), share(row.zeros.groups),
-                        share(row.skipped_share), static_cast<double>(row.scratch_bytes) / (1 << 20));
+                        widest, row.timing.median_ms, row.timing.quartiles(3), row.gflops, row.percent_of_peak, row.best_percent_of_peak,
+                        share(row.zeros.weights), share(row.zeros.groups), share(row.skipped_share),
+                        static_cast<double>(row.scratch_bytes) / (1 << 20));
   }
   text += "\nShare of the FMA peak, by the medians\n";
   shape = nullptr;
@@ -250,11 +212,12 @@ std::string table(const AttentionReport& report) {
 experiment::BarChart chart(const AttentionReport& report) {
   experiment::BarChart chart;
   chart.title = "Attention: share of the FMA peak";
-  chart.subtitle = fmt::format("{}, {}, {} thread{}, float32, D {}; FMA peak {:.0f} GFLOP/s", report.cpu, report.simd, report.threads,
-                               report.threads == 1 ? "" : "s", report.D, report.fma_peak_gflops);
+  const Yardsticks& yardsticks = report.yardsticks;
+  const std::string machine = yardsticks.machine(fmt::format(", D {}", report.D));
+  chart.subtitle = fmt::format("{}; FMA peak {:.0f} GFLOP/s", machine, yardsticks.fma_peak_gflops);
   chart.x_label = "batch x heads x length";
   chart.y_label = "% of the FMA peak";
-  const double sgemm = 100 * report.sgemm_gflops / report.fma_peak_gflops;
+  const double sgemm = yardsticks.percent_of_peak(yardsticks.sgemm_gflops);
   chart.references.push_back({fmt::format("oneDNN sgemm {:.0f}%", sgemm), sgemm});
 
   std::map<std::string, size_t> series_of, colour_of;

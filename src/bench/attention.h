@@ -6,13 +6,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bench/rounds.h"
 #include "bench/zeros.h"
 #include "experiment/svg_plot.h"
 #include "hinge/kernels/attention.h"
@@ -63,16 +63,13 @@ struct AttentionRow {
   ZeroShares zeros;          // of the weights as they were, 0 for an h without exact zeros
   double skipped_share = 0;  // of the products that the kernel did not compute
   size_t scratch_bytes = 0;  // memory beyond inputs, outputs and gradients
-  double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0, slowest_ms = 0;
+  Timing timing;
   double gflops = 0;
   double percent_of_peak = 0, best_percent_of_peak = 0;  // of the median and of the fastest sample: what a quiet moment allows
 };
 
 struct AttentionReport {
-  double fma_peak_gflops = 0;  // medians over the rounds
-  double sgemm_gflops = 0;
-  int threads = 1;
-  std::string simd, cpu;
+  Yardsticks yardsticks;
   int cores = 1;
   double load = 0;  // running programs before the first measurement, mean of a minute
   int64_t D = 64;
@@ -85,9 +82,8 @@ struct WrongResult : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// `progress` gets a short line now and then. Throws WrongResult if the check fails and std::invalid_argument if the plan is empty,
-// contradictory or does not fit into memory.
-AttentionReport run(const AttentionPlan&, const std::function<void(const std::string&)>& progress);
+// Throws WrongResult if the check fails and std::invalid_argument if the plan is empty, contradictory or does not fit into memory.
+AttentionReport run(const AttentionPlan&, const ShowProgress& progress);
 
 nlohmann::ordered_json to_json(const AttentionReport&);
 std::string table(const AttentionReport&);

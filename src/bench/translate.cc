@@ -11,12 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "bench/gemm.h"
-#include "bench/machine.h"
+#include "bench/rounds.h"
 #include "bench/timing.h"
 #include "decode/translator.h"
-#include "hinge/kernels/cpu.h"
-#include "hinge/openmp_parallel.h"
 #include "models/seq2seq.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
@@ -141,22 +138,21 @@ struct TranslateSubject {
   }
 };
 
-TranslateRow measured(const TranslateSubject& subject, int64_t tokens, const std::vector<double>& seconds) {
+TranslateRow row_of(const TranslateSubject& subject, int64_t tokens, const Timing& timing) {
   TranslateRow row;
   const models::Seq2SeqConfig& config = subject.model->config();
   row.name = subject.name, row.attention = config.attention.preset, row.ffn = config.ffn.activation, row.ffn_width = *config.ffn.width;
   row.tokens = tokens;
   for (const TranslateBatch& batch : subject.batches) row.batches.push_back(batch.lengths);
-  row.median_ms = 1e3 * median(seconds), row.fastest_ms = 1e3 * quantile(seconds, 0);
-  row.lower_quartile_ms = 1e3 * quantile(seconds, 0.25), row.upper_quartile_ms = 1e3 * quantile(seconds, 0.75);
-  row.tokens_per_second = 1e3 * static_cast<double>(tokens) / row.median_ms;
-  if (subject.training()) row.gflops = 3 * subject.flops() / row.median_ms * 1e-6;
+  row.timing = timing;
+  row.tokens_per_second = timing.per_second(static_cast<double>(tokens));
+  if (subject.training()) row.gflops = timing.gflops(3 * subject.flops());
   return row;
 }
 
 // The models of a case, checked. The largest error is kept in the report.
-std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const std::string& name,
-                                               const std::function<void(const std::string&)>& progress, TranslateReport& report) {
+std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const std::string& name, const ShowProgress& progress,
+                                               TranslateReport& report) {
   std::vector<TranslateSubject> subjects;
   for (const std::string& attention : plan.attentions)
     for (const std::string& ffn : plan.ffns) {
@@ -165,7 +161,7 @@ std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const 
       subjects.emplace_back(name, attention, ffn, plan.ffn_width);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subjects.back().error();
-      if (!(error < 1e-4)) throw std::runtime_error(fmt::format("{}: the loss is off by {:.2g}; nothing is measured", what, error));
+      if (!(error < 1e-4)) throw std::runtime_error(fmt::format("{}: the loss is off by {:.2g}; nothing was measured", what, error));
       report.largest_error = std::max(report.largest_error, error);
     }
   return subjects;
@@ -195,84 +191,53 @@ std::vector<std::vector<int64_t>> translate_batches(const std::string& name) {
   return batches;
 }
 
-TranslateReport run(const TranslatePlan& plan, const std::function<void(const std::string&)>& progress) {
+TranslateReport run(const TranslatePlan& plan, const ShowProgress& progress) {
   at::set_num_threads(plan.threads);
-  OpenMpParallel threads(plan.threads);
-  OneDnnSgemm sgemm;
+  Rounds rounds(plan.threads, progress);
   TranslateReport report;
-  report.threads = plan.threads;
-  report.simd = kernels::simd_target();
-  report.cpu = probe_cpu().model;
-  std::vector<double> peaks, sgemms;
   for (const std::string& name : plan.cases) {
     const std::vector<TranslateSubject> subjects = checked_subjects(plan, name, progress, report);
     drop_kept_tensor_memory();  // what the checks and other cases took is no part of this one's memory
     support::forget_largest_resident();
-    std::vector<std::vector<double>> samples(subjects.size());
     std::vector<int64_t> tokens(subjects.size());
-    for (int round = -plan.warm_up; round < plan.rounds; ++round) {
-      progress(fmt::format("{}, round {} of {}", name, std::max(round, -1) + 1, plan.rounds));
-      for (size_t i = 0; i < subjects.size(); ++i) {
-        if (round >= 0) {
-          peaks.push_back(kernels::measure_fma_peak(threads, 4));
-          sgemms.push_back(sgemm.run());
-        }
-        const double seconds =
-            seconds_per_call(1, [&] { tokens[i] = subjects[i].training() ? subjects[i].train() : subjects[i].search(); });
-        if (round >= 0) samples[i].push_back(seconds);
-      }
-    }
+    const std::vector<Timing> timings = rounds.measure(name, subjects.size(), plan.warm_up, plan.rounds, [&](size_t i) {
+      return seconds_per_call(1, [&] { tokens[i] = subjects[i].training() ? subjects[i].train() : subjects[i].search(); });
+    });
     for (size_t i = 0; i < subjects.size(); ++i) {
-      report.rows.push_back(measured(subjects[i], tokens[i], samples[i]));
+      report.rows.push_back(row_of(subjects[i], tokens[i], timings[i]));
       report.rows.back().memory_bytes = support::largest_resident_bytes();
     }
   }
-  report.fma_peak_gflops = median(peaks);
-  report.sgemm_gflops = median(sgemms);
-  for (TranslateRow& row : report.rows) row.percent_of_peak = 100 * row.gflops / report.fma_peak_gflops;
+  report.yardsticks = rounds.yardsticks();
+  for (TranslateRow& row : report.rows) row.percent_of_peak = report.yardsticks.percent_of_peak(row.gflops);
   return report;
 }
 
 nlohmann::ordered_json to_json(const TranslateReport& report) {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
-  for (const TranslateRow& row : report.rows)
-    results.push_back({{"case", row.name},
-                       {"attention", row.attention},
-                       {"ffn", row.ffn},
-                       {"ffn_width", row.ffn_width},
-                       {"tokens", row.tokens},
-                       {"threads", report.threads},
-                       {"median_ms", row.median_ms},
-                       {"lower_quartile_ms", row.lower_quartile_ms},
-                       {"upper_quartile_ms", row.upper_quartile_ms},
-                       {"fastest_ms", row.fastest_ms},
-                       {"tokens_per_second", row.tokens_per_second},
-                       {"gflops", row.gflops},
-                       {"percent_of_peak", row.percent_of_peak},
-                       {"memory_bytes", row.memory_bytes},
-                       {"batches", row.batches}});
-  return {{"machine",
-           {{"fma_peak_gflops", report.fma_peak_gflops},
-            {"sgemm_gflops", report.sgemm_gflops},
-            {"threads", report.threads},
-            {"simd", report.simd},
-            {"cpu", report.cpu}}},
-          {"largest_error", report.largest_error},
-          {"results", results}};
+  for (const TranslateRow& row : report.rows) {
+    nlohmann::ordered_json json = {{"case", row.name},           {"attention", row.attention}, {"ffn", row.ffn},
+                                   {"ffn_width", row.ffn_width}, {"tokens", row.tokens},       {"threads", report.yardsticks.threads}};
+    add_timing(json, row.timing);
+    json["tokens_per_second"] = row.tokens_per_second;
+    json["gflops"] = row.gflops;
+    json["percent_of_peak"] = row.percent_of_peak;
+    json["memory_bytes"] = row.memory_bytes;
+    json["batches"] = row.batches;
+    results.push_back(json);
+  }
+  return {{"machine", to_json(report.yardsticks)}, {"largest_error", report.largest_error}, {"results", results}};
 }
 
 std::string table(const TranslateReport& report) {
-  std::string text = fmt::format("{}, {}, {} thread{}, float32: FMA peak {:.0f} GFLOP/s, oneDNN sgemm {:.0f} ({:.0f}% of it)\n", report.cpu,
-                                 report.simd, report.threads, report.threads == 1 ? "" : "s", report.fma_peak_gflops, report.sgemm_gflops,
-                                 100 * report.sgemm_gflops / report.fma_peak_gflops);
-  text += fmt::format("Checked: the loss of a batch and of its sequences one by one differ by {:.1g} at most.\n\n", report.largest_error);
+  std::string text = report.yardsticks.heading();
+  text += fmt::format("Checked: the loss of a batch and of its sequences one by one differ by at most {:.1g}.\n\n", report.largest_error);
   text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "case", "attention", "ffn",
                       "hidden", "tokens", "median ms", "quartiles ms", "tokens/s", "GFLOP/s", "% of peak", "memory MB");
   for (const TranslateRow& row : report.rows) {
     const auto or_dash = [&](double value) { return row.gflops > 0 ? fmt::format("{:.1f}", value) : std::string("-"); };
     text += fmt::format("  {:8}  {:10}  {:12}  {:>6}  {:>7}  {:>10.1f}  {:>19}  {:>9.0f}  {:>8}  {:>9}  {:>9}\n", row.name, row.attention,
-                        row.ffn, row.ffn_width, row.tokens, row.median_ms,
-                        fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms), row.tokens_per_second,
+                        row.ffn, row.ffn_width, row.tokens, row.timing.median_ms, row.timing.quartiles(1), row.tokens_per_second,
                         or_dash(row.gflops), or_dash(row.percent_of_peak), row.memory_bytes >> 20);
   }
   return text;

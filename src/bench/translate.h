@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "bench/rounds.h"
 
 namespace hinge::bench {
 
@@ -34,20 +35,18 @@ struct TranslateRow {
   int64_t ffn_width = 0;
   std::vector<std::vector<int64_t>> batches;  // lengths of their sequences; a sample is one step on each
   int64_t tokens = 0;                         // target tokens of a sample, or those that a search has written
-  double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;
+  Timing timing;
   double tokens_per_second = 0, gflops = 0, percent_of_peak = 0;  // the last two of training only
   int64_t memory_bytes = 0;                                       // largest resident size during the case, all its models together
 };
 
 struct TranslateReport {
-  double fma_peak_gflops = 0, sgemm_gflops = 0;
-  int threads = 1;
-  std::string simd, cpu;
+  Yardsticks yardsticks;
   double largest_error = 0;  // of the loss of a batch against its sequences one by one, relative
   std::vector<TranslateRow> rows;
 };
 
-TranslateReport run(const TranslatePlan& plan, const std::function<void(const std::string&)>& progress);
+TranslateReport run(const TranslatePlan& plan, const ShowProgress& progress);
 nlohmann::ordered_json to_json(const TranslateReport& report);
 std::string table(const TranslateReport& report);
 

@@ -10,11 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "bench/gemm.h"
-#include "bench/machine.h"
+#include "bench/rounds.h"
 #include "bench/timing.h"
-#include "hinge/kernels/cpu.h"
-#include "hinge/openmp_parallel.h"
 #include "hinge/ops/dense.h"
 #include "models/vit.h"
 #include "ops/tensor_memory.h"
@@ -127,97 +124,72 @@ std::vector<std::string> vit_model_names() {
   return names;
 }
 
-VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>& progress) {
+VitReport run(const VitPlan& plan, const ShowProgress& progress) {
   at::set_num_threads(plan.threads);
-  OpenMpParallel threads(plan.threads);
-  OneDnnSgemm sgemm;
+  Rounds rounds(plan.threads, progress);
   VitReport report;
-  report.threads = plan.threads;
-  report.simd = kernels::simd_target();
-  report.cpu = probe_cpu().model;
-  std::vector<double> peaks, sgemms;
   for (const std::string& name : plan.models)
     for (const std::string& attention : plan.attentions) {
-      progress(fmt::format("checking {} {}", name, attention));
+      const std::string what = name + " " + attention;
+      progress("checking " + what);
       const VitSubject subject(vit_case(name, attention), std::count(plan.passes.begin(), plan.passes.end(), "train") > 0);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subject.error();
-      if (!(error < 1e-3))
-        throw std::runtime_error(fmt::format("{} {}: logits are off by {:.2g}; nothing is measured", name, attention, error));
+      if (!(error < 1e-3)) throw std::runtime_error(fmt::format("{}: logits are off by {:.2g}; nothing was measured", what, error));
       report.largest_error = std::max(report.largest_error, error);
       drop_kept_tensor_memory();  // the check in float64 is no part of the memory
       support::forget_largest_resident();
-      std::vector<std::vector<double>> samples(plan.passes.size());
-      for (int round = -2; round < plan.rounds; ++round) {  // two to warm up, as the peers of bench/peers.py
-        progress(fmt::format("{} {}, round {} of {}", name, attention, std::max(round, -1) + 1, plan.rounds));
-        if (round >= 0) {
-          peaks.push_back(kernels::measure_fma_peak(threads, 4));
-          sgemms.push_back(sgemm.run());
-        }
-        for (size_t p = 0; p < plan.passes.size(); ++p) {
-          const double seconds = seconds_per_call(1, [&] { plan.passes[p] == "train" ? subject.step() : subject.infer(); });
-          if (round >= 0) samples[p].push_back(seconds);
-        }
-      }
+      const std::vector<Timing> timings = rounds.measure(what, plan.passes.size(), plan.warm_up, plan.rounds, [&](size_t pass) {
+        return seconds_per_call(1, [&] { plan.passes[pass] == "train" ? subject.step() : subject.infer(); });
+      });
       const int64_t memory_bytes = support::largest_resident_bytes();
       report.memory_bytes = std::max(report.memory_bytes, memory_bytes);
       for (size_t p = 0; p < plan.passes.size(); ++p) {
         VitRow row;
         row.model = name, row.attention = attention, row.pass = plan.passes[p], row.batch = subject.what.batch;
-        row.median_ms = 1e3 * median(samples[p]);
-        row.lower_quartile_ms = 1e3 * quantile(samples[p], 0.25), row.upper_quartile_ms = 1e3 * quantile(samples[p], 0.75);
-        row.fastest_ms = 1e3 * quantile(samples[p], 0);
-        row.gflops = subject.flops(row.pass) / row.median_ms * 1e-6;
-        row.images_per_second = 1e3 * static_cast<double>(row.batch) / row.median_ms;
+        row.timing = timings[p];
+        row.gflops = row.timing.gflops(subject.flops(row.pass));
+        row.images_per_second = row.timing.per_second(static_cast<double>(row.batch));
         row.memory_bytes = memory_bytes;
         report.rows.push_back(row);
       }
     }
-  report.fma_peak_gflops = median(peaks);
-  report.sgemm_gflops = median(sgemms);
-  for (VitRow& row : report.rows) row.percent_of_peak = 100 * row.gflops / report.fma_peak_gflops;
+  report.yardsticks = rounds.yardsticks();
+  for (VitRow& row : report.rows) row.percent_of_peak = report.yardsticks.percent_of_peak(row.gflops);
   return report;
 }
 
 nlohmann::ordered_json to_json(const VitReport& report) {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
-  for (const VitRow& row : report.rows)
-    results.push_back({{"model", row.model},
-                       {"attention", row.attention},
-                       {"pass", row.pass},
-                       {"batch", row.batch},
-                       {"threads", report.threads},
-                       {"median_ms", row.median_ms},
-                       {"lower_quartile_ms", row.lower_quartile_ms},
-                       {"upper_quartile_ms", row.upper_quartile_ms},
-                       {"fastest_ms", row.fastest_ms},
-                       {"gflops", row.gflops},
-                       {"percent_of_peak", row.percent_of_peak},
-                       {"images_per_second", row.images_per_second},
-                       {"memory_bytes", row.memory_bytes}});
-  return {{"machine",
-           {{"fma_peak_gflops", report.fma_peak_gflops},
-            {"sgemm_gflops", report.sgemm_gflops},
-            {"threads", report.threads},
-            {"simd", report.simd},
-            {"cpu", report.cpu}}},
+  for (const VitRow& row : report.rows) {
+    nlohmann::ordered_json json = {{"model", row.model},
+                                   {"attention", row.attention},
+                                   {"pass", row.pass},
+                                   {"batch", row.batch},
+                                   {"threads", report.yardsticks.threads}};
+    add_timing(json, row.timing);
+    json["gflops"] = row.gflops;
+    json["percent_of_peak"] = row.percent_of_peak;
+    json["images_per_second"] = row.images_per_second;
+    json["memory_bytes"] = row.memory_bytes;
+    results.push_back(json);
+  }
+  return {{"machine", to_json(report.yardsticks)},
           {"memory_bytes", report.memory_bytes},
           {"largest_error", report.largest_error},
           {"results", results}};
 }
 
 std::string table(const VitReport& report) {
-  std::string text = fmt::format("{}, {}, {} thread{}, float32: FMA peak {:.0f} GFLOP/s, oneDNN sgemm {:.0f} ({:.0f}% of it)\n", report.cpu,
-                                 report.simd, report.threads, report.threads == 1 ? "" : "s", report.fma_peak_gflops, report.sgemm_gflops,
-                                 100 * report.sgemm_gflops / report.fma_peak_gflops);
-  text += fmt::format("Checked against plain float64: logits differ by {:.1g} at most. Memory is that of a model's passes together.\n\n",
+  std::string text = report.yardsticks.heading();
+  text += fmt::format("Checked against plain float64: logits differ by at most {:.1g}. Memory is that of a model's passes together.\n\n",
                       report.largest_error);
   text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "model", "attention", "pass", "batch",
                       "median ms", "quartiles ms", "images/s", "GFLOP/s", "% of peak", "memory MB");
   for (const VitRow& row : report.rows)
     text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10.1f}  {:>19}  {:>9.1f}  {:>8.1f}  {:>9.1f}  {:>9}\n", row.model, row.attention,
-                        row.pass, row.batch, row.median_ms, fmt::format("{:.1f}-{:.1f}", row.lower_quartile_ms, row.upper_quartile_ms),
-                        row.images_per_second, row.gflops, row.percent_of_peak, row.memory_bytes >> 20);
+                        row.pass, row.batch, row.timing.median_ms, row.timing.quartiles(1), row.images_per_second, row.gflops,
+                        row.percent_of_peak, row.memory_bytes >> 20);
   return text;
 }
 

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "bench/rounds.h"
 
 namespace hinge::bench {
 
@@ -16,27 +17,26 @@ std::vector<std::string> vit_model_names();
 struct VitPlan {
   std::vector<std::string> models, attentions, passes;  // attentions: names of presets; passes: train, infer
   int threads = 1;
+  int warm_up = 2;  // rounds before those that count; the peers of bench/peers.py have as many
   int rounds = 5;
 };
 
 struct VitRow {
   std::string model, attention, pass;
   int64_t batch = 0;
-  double median_ms = 0, lower_quartile_ms = 0, upper_quartile_ms = 0, fastest_ms = 0;
+  Timing timing;
   double gflops = 0, percent_of_peak = 0, images_per_second = 0;
   int64_t memory_bytes = 0;  // largest resident size of the process while the model was measured, all its passes together
 };
 
 struct VitReport {
-  double fma_peak_gflops = 0, sgemm_gflops = 0;
-  int threads = 1;
-  std::string simd, cpu;
+  Yardsticks yardsticks;
   double largest_error = 0;  // of logits against the plain model, relative to the largest logit
   int64_t memory_bytes = 0;  // largest of the rows
   std::vector<VitRow> rows;
 };
 
-VitReport run(const VitPlan& plan, const std::function<void(const std::string&)>& progress);
+VitReport run(const VitPlan& plan, const ShowProgress& progress);
 nlohmann::ordered_json to_json(const VitReport& report);
 std::string table(const VitReport& report);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <mutex>
 #include <stdexcept>
@@ -72,17 +73,12 @@ Translator::Translator(const models::Seq2Seq& model, const text::Vocabulary& voc
     throw std::runtime_error(fmt::format("batches of {} tokens cannot be: give at least 1", options_.batch_tokens));
 }
 
-Source Translator::encode(std::span<const std::string_view> sentences) const {
-  Source source;
-  for (const std::string_view sentence : sentences) {
-    const std::vector<int32_t> ids = vocabulary_.encode(sentence);
-    source.insert(source.end(), ids.begin(), ids.end());
-  }
+Source Translator::encode(std::string_view text) const {
+  Source source = vocabulary_.encode(text);
   source.push_back(vocabulary_.eos());
-  const int64_t longest = model_.config().max_length;
-  if (static_cast<int64_t>(source.size()) > longest)
+  if (static_cast<int64_t>(source.size()) > max_tokens())
     throw std::runtime_error(
-        fmt::format("has {} tokens, but the model reads at most {} (its model.max_length); split it", source.size(), longest));
+        fmt::format("has {} tokens, but the model reads at most {} (its model.max_length); split it", source.size(), max_tokens()));
   return source;
 }
 
@@ -104,7 +100,7 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
     for (const size_t i : batch) {
       group.push_back(sources[wanted[i]]);
       const double most = options_.length_factor * static_cast<double>(lengths[i]) + static_cast<double>(options_.length_extra);
-      const auto limit = static_cast<double>(model_.config().max_length);
+      const auto limit = static_cast<double>(max_tokens());
       problem.longest.push_back(std::max<int64_t>(1, static_cast<int64_t>(std::min(most, limit))));
     }
     const std::vector<std::vector<Hypothesis>> found = decode_batch(model_, group, problem, options_.search);
@@ -135,26 +131,56 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
   return translations;
 }
 
-int64_t Translator::translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress) const {
-  const auto all = static_cast<int64_t>(sources.size());
+TranslationCounts Translator::translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress) const {
+  const auto started = std::chrono::steady_clock::now();
+  TranslationCounts counts;
+  counts.all = static_cast<int64_t>(sources.size());
   bool stopped = false;
   const auto goes_on = [&](int64_t done) {
-    stopped = stopped || (progress && !progress(done, all));
+    stopped = stopped || (progress && !progress(done, counts.all));
     return !stopped;
   };
   const int64_t batches = std::max<int64_t>(kBatchesOfAGroup, 2 * AtenParallel().workers());
   auto first = sources.begin();
-  while (first != sources.end()) {
-    const int64_t before = first - sources.begin();
-    if (!goes_on(before)) return before;
+  while (first != sources.end() && goes_on(counts.done)) {
+    const int64_t before = counts.done;
     const auto end = end_of_group(first, sources.end(), batches * options_.batch_tokens);
     Translations group = translate(std::vector<Source>(first, end), [&](int64_t done, int64_t) { return goes_on(before + done); });
     group.erase(std::find_if(group.begin(), group.end(), [](const auto& best) { return best.empty(); }), group.end());
+    for (const auto& best : group) counts.tokens += static_cast<int64_t>(best.at(0).ids.size()) + 1;
+    counts.done += static_cast<int64_t>(group.size());
     take(static_cast<size_t>(before), group);
-    if (stopped) return before + static_cast<int64_t>(group.size());
+    if (stopped) break;
     first = end;
   }
-  return all;
+  counts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  return counts;
+}
+
+TranslationCounts& TranslationCounts::operator+=(const TranslationCounts& more) {
+  all += more.all, done += more.done, tokens += more.tokens, seconds += more.seconds;
+  return *this;
+}
+
+TranslatedTexts translate_texts(const Translator& translator, const std::vector<std::string>& texts, const Translator::Progress& progress) {
+  std::vector<Source> sources;
+  std::vector<size_t> numbers;  // of their texts
+  for (size_t i = 0; i < texts.size(); ++i) {
+    try {
+      sources.push_back(translator.encode(texts[i]));
+      numbers.push_back(i);
+    } catch (const std::runtime_error&) {
+      // more tokens than the model reads
+    }
+  }
+  TranslatedTexts result;
+  result.translations.resize(texts.size());
+  const auto take = [&](size_t first, const Translator::Translations& translations) {
+    for (size_t i = 0; i < translations.size(); ++i)
+      for (const Translation& one : translations[i]) result.translations[numbers[first + i]].push_back(one.text);
+  };
+  result.counts = translator.translate_in_groups(sources, take, progress);
+  return result;
 }
 
 std::optional<double> greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,

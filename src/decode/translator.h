@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +30,15 @@ struct Translation {
 // A text as the model reads it: its pieces, and the end token.
 using Source = std::vector<int32_t>;
 
+// What a translation of many sources has done.
+struct TranslationCounts {
+  int64_t all = 0, done = 0;  // sources; fewer are done if the work was stopped
+  int64_t tokens = 0;         // of the best translations, end tokens included
+  double seconds = 0;
+
+  TranslationCounts& operator+=(const TranslationCounts& more);
+};
+
 class Translator {
  public:
   // Keeps references to both. Throws std::runtime_error for options that are not allowed.
@@ -38,9 +46,10 @@ class Translator {
 
   const TranslationOptions& options() const { return options_; }
 
-  // Throws std::runtime_error if the model cannot read that many tokens. Several sentences are one document.
-  Source encode(std::string_view text) const { return encode(std::span(&text, 1)); }
-  Source encode(std::span<const std::string_view> sentences) const;
+  // Throws std::runtime_error if the text has more tokens than the model reads: "has 120 tokens, but ...".
+  Source encode(std::string_view text) const;
+  // The most tokens that the model reads, end token included.
+  int64_t max_tokens() const { return model_.config().max_length; }
 
   // Of each source its best translations, best first, in the order of the sources. A source without pieces has one translation, which is
   // empty. `progress` is called after each batch with the number of sources that are done, by whichever thread has done it, one at a time;
@@ -50,10 +59,10 @@ class Translator {
   Translations translate(const std::vector<Source>& sources, const Progress& progress = {}) const;
 
   // The same for many sources: group by group, in order, `take` gets the translations of the sources from `first` on as soon as they are
-  // done. Returns how many it got: fewer than all if `progress`, which is also asked before each group, was false. Of the group at hand it
-  // gets those before the first that is not done.
+  // done. They are not all if `progress`, which is also asked before each group, was false: of the group at hand, `take` then gets those
+  // before the first that is not done.
   using Take = std::function<void(size_t first, const Translations& translations)>;
-  int64_t translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress = {}) const;
+  TranslationCounts translate_in_groups(const std::vector<Source>& sources, const Take& take, const Progress& progress = {}) const;
 
   // The batches of a group, at least, whose sources are sorted by length into them. A batch takes as many steps as its longest source asks
   // for, and the last of a group is not full: with 32 of them a batch holds sources of nearly one length, and half a batch in a group is
@@ -65,6 +74,14 @@ class Translator {
   const text::Vocabulary& vocabulary_;
   TranslationOptions options_;
 };
+
+// Of each text its translations, best first; none of a text that has more tokens than the model reads.
+struct TranslatedTexts {
+  std::vector<std::vector<std::string>> translations;
+  TranslationCounts counts;
+};
+TranslatedTexts translate_texts(const Translator& translator, const std::vector<std::string>& texts,
+                                const Translator::Progress& progress = {});
 
 // The hypotheses behind them: `sources` with their end tokens, none of them empty.
 std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, const std::vector<Source>& sources,

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "text/error.h"
 #include "text/unicode.h"
@@ -19,13 +20,8 @@ namespace {
 
 constexpr size_t kChunk = 1 << 20;
 
-bool begins_as_gzip(std::string_view content) { return content.starts_with("\x1F\x8B"); }
-bool begins_as_xz(std::string_view content) {
-  return content.starts_with(
-      std::string_view("\xFD"
-                       "7zXZ\0",
-                       6));
-}
+constexpr std::string_view kGzip = "\x1F\x8B";
+constexpr std::string_view kXz("\xFD\x37zXZ\0", 6);
 
 std::string read_stream(std::FILE* file, const std::string& path) {
   std::string content;
@@ -105,8 +101,18 @@ std::string read_text_file(const std::string& path) {
     if (!file) throw TextError(path, 0, fmt::format("cannot be read: {}", std::strerror(errno)));
     content = read_stream(file.get(), path);
   }
-  if (begins_as_gzip(content)) return gunzip(content, name);
-  if (begins_as_xz(content)) return unxz(content, name);
+  return unpack(std::move(content), name);
+}
+
+std::optional<bool> begins_packed(std::string_view begin) {
+  if (begin.starts_with(kGzip) || begin.starts_with(kXz)) return true;
+  if (kGzip.starts_with(begin) || kXz.starts_with(begin)) return std::nullopt;
+  return false;
+}
+
+std::string unpack(std::string content, const std::string& name) {
+  if (content.starts_with(kGzip)) return gunzip(content, name);
+  if (content.starts_with(kXz)) return unxz(content, name);
   return content;
 }
 
@@ -114,8 +120,7 @@ bool is_packed(const std::string& path) {
   std::array<char, 6> first{};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(path == "-" ? nullptr : std::fopen(path.c_str(), "rb"), &std::fclose);
   const size_t got = file ? std::fread(first.data(), 1, first.size(), file.get()) : 0;
-  const std::string_view content(first.data(), got);
-  return begins_as_gzip(content) || begins_as_xz(content);
+  return begins_packed({first.data(), got}).value_or(false);
 }
 
 std::vector<std::string_view> split_lines(std::string_view content) {
@@ -131,12 +136,16 @@ std::vector<std::string_view> split_lines(std::string_view content) {
   return lines;
 }
 
+std::optional<std::string> utf8_problem(std::string_view line) {
+  const std::optional<size_t> bad = find_invalid_utf8(line);
+  if (!bad) return std::nullopt;
+  return fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert it, for example with iconv -t UTF-8", *bad + 1,
+                     static_cast<unsigned char>(line[*bad]));
+}
+
 void require_utf8(const std::vector<std::string_view>& lines, const std::string& path) {
   for (size_t i = 0; i < lines.size(); ++i)
-    if (const std::optional<size_t> bad = find_invalid_utf8(lines[i]))
-      throw TextError(path, static_cast<int64_t>(i) + 1,
-                      fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert the file, for example by iconv -t UTF-8",
-                                  *bad + 1, static_cast<unsigned char>(lines[i][*bad])));
+    if (const std::optional<std::string> problem = utf8_problem(lines[i])) throw TextError(path, static_cast<int64_t>(i) + 1, *problem);
 }
 
 }  // namespace hinge::text

@@ -24,10 +24,7 @@ struct Problem {
 
 Problem problem_of(const Side& side, size_t i, int64_t longest) {
   const std::string_view line = side.lines[i];
-  if (const std::optional<size_t> bad = find_invalid_utf8(line))
-    return {&side, "not UTF-8",
-            fmt::format("is not UTF-8: byte {} of the line is 0x{:02x}; convert the file, for example by iconv -t UTF-8", *bad + 1,
-                        static_cast<unsigned char>(line[*bad]))};
+  if (const std::optional<std::string> problem = utf8_problem(line)) return {&side, "not UTF-8", *problem};
   const auto length = static_cast<int64_t>(count_code_points(line));
   if (length > longest)
     return {&side, "over-long",

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,19 +65,21 @@ average = 2
 // A started hinge, whose output is read while it runs.
 class StartedHinge {
  public:
-  // Standard error goes to the file `err`.
+  // Reads from a pipe, into which type() writes. Standard error goes to the file `err`.
   StartedHinge(const std::vector<std::string>& arguments, const std::string& err) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    int ends[2], input[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0 || ::pipe2(input, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     id_ = ::fork();
     if (id_ == 0) {
-      ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
+      ::dup2(input[0], STDIN_FILENO);
       ::dup2(ends[1], STDOUT_FILENO);
       ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
       become(arguments);
     }
     ::close(ends[1]);
+    ::close(input[0]);
     output_ = ends[0];
+    input_ = input[1];
     if (id_ < 0) throw std::runtime_error("no process can be started");
   }
   // On a terminal of its own, where standard error is, too.
@@ -84,10 +87,12 @@ class StartedHinge {
     id_ = ::forkpty(&output_, nullptr, nullptr, nullptr);
     if (id_ == 0) become(arguments);
     if (id_ < 0) throw std::runtime_error("no process can be started on a terminal");
+    input_ = ::dup(output_);
   }
   ~StartedHinge() {
     if (!ended()) send(SIGKILL), wait();
     stop_reading();
+    end_input();
   }
   StartedHinge(const StartedHinge&) = delete;
   StartedHinge& operator=(const StartedHinge&) = delete;
@@ -105,7 +110,10 @@ class StartedHinge {
     }
     return text_;
   }
-  void type(const std::string& text) const { EXPECT_EQ(::write(output_, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+  void type(const std::string& text) const { EXPECT_EQ(::write(input_, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+  void end_input() {
+    if (input_ >= 0) ::close(std::exchange(input_, -1));
+  }
   void send(int signal) const { ::kill(id_, signal); }
   void stop_reading() {
     if (output_ >= 0) ::close(std::exchange(output_, -1));
@@ -142,7 +150,7 @@ class StartedHinge {
   }
 
   pid_t id_ = -1;
-  int output_ = -1, status_ = 0;
+  int input_ = -1, output_ = -1, status_ = 0;
   bool ended_ = false;
   std::string text_;
   size_t seen_ = 0;
@@ -209,7 +217,7 @@ class Translation : public testing::Test {
     return {"translate",        path("run"), path("slow.en"), "--batch", "400",          "--beam", beam,
             "--length-penalty", "5",         "--patience",    "none",    "--max-length", "100"};
   }
-  static std::string lines_of_slow_text() { return " of " + std::to_string(kEmpty + kSlow) + " lines were translated"; }
+  static std::string lines_of_slow_text() { return " of " + std::to_string(kEmpty + kSlow) + " lines"; }
   // Whether a file in `folder` is being written.
   static bool is_writing(const std::string& folder) {
     for (const auto& entry : fs::directory_iterator(path(folder)))
@@ -332,7 +340,7 @@ TEST_F(Translation, BadInputIsNamedWithItsLine) {
 TEST_F(Translation, OfDocumentsKeepsTheirLines) {
   ASSERT_EQ(run("translate " + path("documents") + " " + path("test.en") + " --document --beam 1 --max-length 5"), 0) << err_;
   EXPECT_EQ(lines(out_), 48U);
-  EXPECT_TRUE(complains("parts of documents")) << err_;
+  EXPECT_TRUE(complains(" document parts, ")) << err_;
   put("documents.de", out_);
   std::istringstream rows(out_), sources(read("test.en"));
   std::string row, source;
@@ -346,7 +354,7 @@ TEST_F(Translation, OfDocumentsKeepsTheirLines) {
   EXPECT_EQ(heads, 8U);
   put("first.en", "one\n"), put("second.en", "two\n");
   ASSERT_EQ(run("translate " + path("documents") + " " + path("first.en") + " " + path("second.en") + " --document --beam 1"), 0) << err_;
-  EXPECT_TRUE(complains("2 parts of documents")) << "a file ends a document\n" << err_;
+  EXPECT_TRUE(complains("2 document parts")) << "a file ends a document\n" << err_;
   ASSERT_EQ(run("score " + path("documents.de") + " " + path("test.de") + " --document"), 0) << err_;
   EXPECT_EQ(run("translate " + path("run") + " " + path("test.en") + " --document"), 2);
   EXPECT_TRUE(complains("single sentences")) << err_;
@@ -365,8 +373,9 @@ TEST_F(Translation, OfDocumentsCutsAsInTraining) {
                 " --set data.vocabulary.size=40 --set optim.steps=1"),
             0)
       << err_;
-  const auto parts = [&] {  // the number before " parts of documents"
-    const size_t end = err_.find(" parts of documents"), begin = err_.find_last_not_of("0123456789", end - 1) + 1;
+  const auto parts = [&] {  // the number before " parts of documents" in training, or " document parts"
+    const size_t end = std::min(err_.find(" parts of documents"), err_.find(" document parts"));
+    const size_t begin = err_.find_last_not_of("0123456789", end - 1) + 1;
     return end == std::string::npos ? 0 : std::stoi(err_.substr(begin, end - begin));
   };
   const int trained = parts();
@@ -392,10 +401,9 @@ TEST_F(Translation, FillsCatalogues) {
   ASSERT_EQ(run("translate " + path("run") + " --po " + path("x.po") + " --out " + path("y.po")), 0) << err_;
   EXPECT_TRUE(complains("7 of 8 messages were empty: 4 filled")) << err_;
   EXPECT_FALSE(complains("charset")) << err_;
-  EXPECT_TRUE(complains("1 left empty, as no translation has the format codes of its message: line 29\n")) << err_;
-  EXPECT_TRUE(complains("1 left empty, as the names of the translators belong there: line 36\n")) << err_;
-  EXPECT_TRUE(complains("1 left empty, as a text of theirs has more tokens than the model reads (model.max_length 100): line 39\n"))
-      << err_;
+  EXPECT_TRUE(complains("1 left empty because no translation has the format codes of its message: line 29\n")) << err_;
+  EXPECT_TRUE(complains("1 left empty because the names of the translators belong there: line 36\n")) << err_;
+  EXPECT_TRUE(complains("1 left empty because a text has more tokens than the model reads (model.max_length 100): line 39\n")) << err_;
   EXPECT_EQ(read("x.po"), before);
   EXPECT_EQ(read("y.po"), header + kept +
                               "#, fuzzy\nmsgid \"one\"\nmsgstr \"eins\"\n\n#, fuzzy, c-format\nmsgid \"two %s\\n\"\n"
@@ -438,6 +446,102 @@ TEST_F(Translation, CataloguesOfOtherLanguagesAreRefused) {
   }
 }
 
+TEST_F(Translation, OfAPipeAnswersEachLine) {
+  StartedHinge hinge({"translate", path("run")}, path("err"));
+  hinge.type("one two\n");
+  ASSERT_TRUE(hinge.says("eins zwei\n")) << read("err");
+  hinge.type("\nseven six\r\nth");
+  ASSERT_TRUE(hinge.says("\nsieben sechs\n"));
+  hinge.type("ree");
+  hinge.end_input();
+  ASSERT_TRUE(hinge.says("drei\n")) << "no line end at the end";
+  EXPECT_EQ(hinge.output(), "eins zwei\n\nsieben sechs\ndrei\n");
+  EXPECT_EQ(hinge.wait(), 0);
+  EXPECT_NE(read("err").find("4 lines, "), std::string::npos) << read("err");
+
+  // A FIFO and a file behind it.
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  put("two.en", "two\n");
+  StartedHinge named({"translate", path("run"), path("fifo"), path("two.en"), "--n-best", "2"}, path("err"));
+  const int fifo = ::open(path("fifo").c_str(), O_WRONLY);
+  ASSERT_EQ(::write(fifo, "one\n", 4), 4);
+  ASSERT_TRUE(named.says("1\t") && named.says("\teins\n") && named.says("1\t")) << read("err");
+  ASSERT_EQ(::write(fifo, "zero\n", 5), 5);
+  ASSERT_TRUE(named.says("2\t") && named.says("\tnull\n") && named.says("2\t"));
+  ::close(fifo);
+  ASSERT_TRUE(named.says("3\t") && named.says("\tzwei\n") && named.says("3\t"));
+  named.output();
+  EXPECT_EQ(named.wait(), 0);
+}
+
+TEST_F(Translation, OfAPipeTakesWhatIsWaitingTogether) {
+  ASSERT_EQ(run("translate " + path("run") + " " + path("test.en")), 0) << err_;
+  const std::string expected = out_;
+  StartedHinge hinge({"translate", path("run"), "--batch", "50"}, path("err"));
+  std::string text, answers;
+  for (int i = 0; i < 30; ++i) text += read("test.en"), answers += expected;
+  ASSERT_LT(text.size(), 1U << 16) << "more than a pipe holds";
+  hinge.type(text);
+  hinge.end_input();
+  EXPECT_EQ(hinge.output(), answers) << read("err");
+  EXPECT_EQ(hinge.wait(), 0);
+
+  // Packed text has to end first. --out appears at the end.
+  put("packed.en", read("test.en"));
+  ASSERT_EQ(std::system(("gzip -f " + path("packed.en")).c_str()), 0);
+  StartedHinge packed({"translate", path("run"), "--out", path("packed.de")}, path("err"));
+  packed.type(read("packed.en.gz"));
+  EXPECT_FALSE(fs::exists(path("packed.de")));
+  packed.end_input();
+  EXPECT_EQ(packed.output(), "");
+  EXPECT_EQ(packed.wait(), 0) << read("err");
+  EXPECT_EQ(read("packed.de"), expected);
+}
+
+TEST_F(Translation, OfAPipeAnswersWhatIsBeforeAMistake) {
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "one ";
+  for (const auto& [wrong, problem] : {std::pair<std::string, std::string>("\xFF", "not UTF-8"), {words, "at most 100"}}) {
+    StartedHinge hinge({"translate", path("run")}, path("err"));
+    hinge.type("one\ntwo\n" + wrong + "\nthree\n");
+    EXPECT_EQ(hinge.output(), "eins\nzwei\n") << "it does not wait for the end of the input";
+    EXPECT_EQ(hinge.wait(), 1);
+    err_ = read("err");
+    EXPECT_TRUE(complains("standard input:3: ") && complains(problem)) << err_;
+  }
+}
+
+TEST_F(Translation, OfAPipeAnswersDocumentsThatHaveEnded) {
+  StartedHinge hinge({"translate", path("documents"), "--document", "--beam", "1", "--max-length", "5"}, path("err"));
+  hinge.type("one\ntwo\n\n");
+  ASSERT_TRUE(hinge.says("\n\n\n")) << "the part, its second line and the blank one\n" << read("err");
+  hinge.type("three");
+  hinge.end_input();
+  EXPECT_EQ(lines(hinge.output()), 4U);
+  EXPECT_EQ(hinge.wait(), 0);
+  EXPECT_NE(read("err").find("2 document parts"), std::string::npos) << read("err");
+}
+
+TEST_F(Translation, OfAPipeCanBeStopped) {
+  {
+    StartedHinge hinge({"translate", path("run")}, path("err"));
+    hinge.type("one\n");
+    ASSERT_TRUE(hinge.says("eins\n")) << read("err");
+    hinge.send(SIGINT);
+    EXPECT_EQ(hinge.output(), "eins\n");
+    EXPECT_EQ(hinge.wait(), 130);
+    EXPECT_NE(read("err").find("hinge: stopped after 1 line\n"), std::string::npos) << read("err");
+  }
+  // Nobody reads any more.
+  StartedHinge hinge({"translate", path("run")}, path("err"));
+  hinge.type("one\n");
+  ASSERT_TRUE(hinge.says("eins\n"));
+  hinge.stop_reading();
+  hinge.type("two\n");
+  EXPECT_EQ(hinge.wait(), -SIGPIPE);
+  EXPECT_EQ(read("err").find("hinge: "), std::string::npos) << read("err");
+}
+
 TEST_F(Translation, CtrlCKeepsTheLinesThatAreDone) {
   for (const int signal : {SIGINT, SIGTERM}) {
     StartedHinge hinge(slow_arguments("4"), path("err"));
@@ -450,7 +554,7 @@ TEST_F(Translation, CtrlCKeepsTheLinesThatAreDone) {
     EXPECT_TRUE(out.ends_with('\n'));
     err_ = read("err");
     EXPECT_TRUE(complains("Ctrl-C again")) << err_;
-    EXPECT_TRUE(complains("hinge: " + std::to_string(lines(out)) + lines_of_slow_text() + "\n")) << err_;
+    EXPECT_TRUE(complains("hinge: stopped after " + std::to_string(lines(out)) + lines_of_slow_text() + "\n")) << err_;
   }
 }
 
@@ -488,7 +592,7 @@ TEST_F(Translation, CtrlCLeavesFilesAsTheyWere) {
     EXPECT_EQ(hinge.output(), "");
   }
   err_ = read("err");
-  EXPECT_TRUE(complains(lines_of_slow_text() + "; " + path("stopped/out.de") + " was not written\n")) << err_;
+  EXPECT_TRUE(complains("hinge: stopped after ") && complains(" lines; " + path("stopped/out.de") + " was not written\n")) << err_;
   EXPECT_EQ(read("stopped/out.de"), "old\n");
   EXPECT_FALSE(is_writing("stopped"));
 
@@ -515,7 +619,7 @@ TEST_F(Translation, CtrlCLeavesFilesAsTheyWere) {
     EXPECT_EQ(hinge.wait(), 130);
   }
   err_ = read("err");
-  EXPECT_TRUE(complains(" texts were translated; " + path("stopped/x.po") + " was not written\n")) << err_;
+  EXPECT_TRUE(complains(" texts; " + path("stopped/x.po") + " was not written\n")) << err_;
   EXPECT_EQ(read("stopped/x.po"), catalogue);
   EXPECT_FALSE(is_writing("stopped"));
 }
@@ -534,7 +638,7 @@ TEST_F(Translation, InPlaceLosesNoWorkOfOthers) {
   put("edited/x.po", edited);
   EXPECT_EQ(hinge.wait(), 1);
   err_ = read("err");
-  EXPECT_TRUE(complains("edited/x.po was changed by another program meanwhile")) << err_;
+  EXPECT_TRUE(complains("edited/x.po was changed by another program in the meantime")) << err_;
   EXPECT_EQ(read("edited/x.po"), edited);
   EXPECT_FALSE(is_writing("edited"));
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "../ops/threads.h"
+#include "number_words.h"
 
 namespace hinge::decode {
 namespace {
@@ -147,18 +148,7 @@ TEST_P(WithCache, StepsGiveTheLogitsOfTheFullPass) {
 
 class Texts : public testing::Test {
  protected:
-  Texts() : vocabulary_(text::Vocabulary::train(sentences(), options())), model_(small_model("reluformer", vocabulary_.size()), 1) {}
-
-  static std::vector<std::string_view> sentences() {
-    std::vector<std::string_view> all;
-    for (int i = 0; i < 30; ++i) all.insert(all.end(), {"one two three four", "five six seven", "eight nine ten eleven"});
-    return all;
-  }
-  static text::VocabularyOptions options() {
-    text::VocabularyOptions options;
-    options.size = 40;
-    return options;
-  }
+  Texts() : vocabulary_(number_words()), model_(small_model("reluformer", vocabulary_.size()), 1) {}
 
   text::Vocabulary vocabulary_;
   models::Seq2Seq model_;
@@ -213,10 +203,16 @@ TEST_F(Texts, ComeGroupByGroup) {
     EXPECT_LE(tokens, 2 * static_cast<size_t>(Translator::kBatchesOfAGroup));
     ++groups;
   };
-  EXPECT_EQ(translator.translate_in_groups(sources, take), 40);
+  const TranslationCounts counts = translator.translate_in_groups(sources, take);
+  EXPECT_EQ(counts.all, 40);
+  EXPECT_EQ(counts.done, 40);
+  int64_t tokens = 0;
+  for (const auto& best : expected) tokens += static_cast<int64_t>(best.at(0).ids.size()) + 1;
+  EXPECT_EQ(counts.tokens, tokens);
+  EXPECT_GT(counts.seconds, 0);
   EXPECT_EQ(next, 40U);
   EXPECT_GT(groups, 2U);
-  EXPECT_EQ(translator.translate_in_groups({}, take), 0);
+  EXPECT_EQ(translator.translate_in_groups({}, take).done, 0);
 }
 
 TEST_F(Texts, StopAfterTheBatchesAtHand) {
@@ -233,12 +229,13 @@ TEST_F(Texts, StopAfterTheBatchesAtHand) {
         taken += translations.size();
       };
       int64_t last = 0;
-      const int64_t done = translator.translate_in_groups(sources, take, [&](int64_t so_far, int64_t all) {
+      const auto progress = [&](int64_t so_far, int64_t all) {
         EXPECT_EQ(all, 40);
         EXPECT_GE(so_far, last);
         last = so_far;
         return so_far < most;
-      });
+      };
+      const int64_t done = translator.translate_in_groups(sources, take, progress).done;
       EXPECT_EQ(last, most) << "nobody is asked again";
       EXPECT_GE(done, most == 0 ? 0 : most - threads + 1) << "a thread may have been about to begin an early one";
       EXPECT_LE(done, most == 0 ? 0 : most + threads - 1) << "the other threads end theirs and begin no more";
@@ -285,14 +282,18 @@ TEST_F(Texts, ThatAreTooLongAreRefused) {
   }
 }
 
-TEST_F(Texts, OfADocumentAreOneSource) {
-  const Translator translator(model_, vocabulary_, {});
-  const std::vector<std::string_view> lines = {"one two", "three"};
-  Source expected = translator.encode("one two");
-  expected.pop_back();
-  const Source second = translator.encode("three");
-  expected.insert(expected.end(), second.begin(), second.end());
-  EXPECT_EQ(translator.encode(lines), expected);
+TEST_F(Texts, ThatAreTooLongStayUntranslated) {
+  const Translator translator(model_, vocabulary_, {.search = {.n_best = 2}});
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "one ";
+  const TranslatedTexts result = translate_texts(translator, {"one two", text, "three"});
+  ASSERT_EQ(result.translations.size(), 3U);
+  const std::vector<Translation> best = translator.translate({translator.encode("three")}).at(0);
+  EXPECT_EQ(result.translations[2], (std::vector<std::string>{best.at(0).text, best.at(1).text}));
+  EXPECT_EQ(result.translations[0].size(), 2U);
+  EXPECT_TRUE(result.translations[1].empty());
+  EXPECT_EQ(result.counts.all, 2);
+  EXPECT_EQ(result.counts.done, 2);
 }
 
 TEST_F(Texts, HaveABleu) {
