@@ -64,7 +64,7 @@ $(VENV)/torch.stamp:
 	@$(STEP) "Making a Python environment with torch 2.13.0" build/python/venv.log bash -c \
 	  'python3 -m venv $(VENV) && $(VENV)/bin/pip install torch==2.13.0 numpy pytest setuptools wheel && touch $@'
 
-PYTHON_SOURCES := $(shell find python src/kernels src/ops src/support/nearest.h include -type f \( -name '*.py' -o -name '*.cc' -o -name '*.h' -o -name '*.toml' \) 2>/dev/null)
+PYTHON_SOURCES := CMakeLists.txt $(shell find python src/kernels src/ops src/support/nearest.h include -type f \( -name '*.py' -o -name '*.cc' -o -name '*.h' -o -name '*.toml' \) 2>/dev/null)
 $(VENV)/hinge.stamp: $(VENV)/torch.stamp $(PYTHON_SOURCES)
 	@$(STEP) "Building the Python package (log in build/python/install.log)" build/python/install.log env MAX_JOBS=$(JOBS) \
 	  $(VENV)/bin/pip install --no-build-isolation --no-deps --force-reinstall ./python

@@ -58,6 +58,32 @@ std::optional<std::string> explain_mistake(const CLI::App& app, const std::vecto
   return std::nullopt;
 }
 
+OptionHelp describe(const CLI::Option& option) {
+  OptionHelp help;
+  help.positional = option.get_positional();
+  for (const std::string& name : option.get_snames()) help.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) help.names.push_back("--" + name);
+  if (help.positional) help.names = {option.get_name(true)};
+  help.group = option.get_group();
+  help.meaning = option.get_description();
+  help.required = option.get_required();
+  help.many = option.get_expected_max() > 1;
+  if (option.get_items_expected_max() > 0) help.value = option.get_type_name();
+  help.value_optional = option.get_items_expected_min() == 0;
+  return help;
+}
+
+CommandHelp describe(const CLI::App& app, const std::string& above, const std::string& footer_above) {
+  CommandHelp help;
+  help.name = above + app.get_name();
+  help.meaning = app.get_description();
+  if (app.get_footer() != footer_above) help.footer = app.get_footer();
+  for (const CLI::Option* option : app.get_options()) help.options.push_back(describe(*option));
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    help.commands.push_back(describe(*command, help.name + " ", app.get_footer()));
+  return help;
+}
+
 }  // namespace
 
 Option Option::required() {
@@ -91,6 +117,8 @@ void Command::footer(const std::string& text) { app_->footer(text); }
 void Command::run(Run run) {
   app_->callback([chosen = chosen_, run = std::move(run)] { *chosen = run; });
 }
+
+CommandHelp Command::help() const { return describe(*app_, "", ""); }
 
 Option Command::option(const std::string& name, std::string& value, const std::string& type, const std::string& meaning) {
   return Option(app_->add_option(name, value, meaning)->type_name(type));

@@ -13,6 +13,23 @@ class Option;
 
 namespace hinge::cli {
 
+// What a command offers, as its --help has it, for other formats: the manual page, a shell's completion.
+struct OptionHelp {
+  std::vector<std::string> names;  // --json, or the one name of a positional argument
+  std::string group;               // its heading
+  std::string value;               // what is given, FILE; empty for a flag
+  std::string meaning;
+  bool positional = false, required = false, many = false, value_optional = false;
+};
+
+struct CommandHelp {
+  std::string name;  // "hinge bench attention"
+  std::string meaning;
+  std::string footer;  // empty if it is that of the command above
+  std::vector<OptionHelp> options;
+  std::vector<CommandHelp> commands;
+};
+
 // What a command does; returns the exit code.
 using Run = std::function<int()>;
 
@@ -39,6 +56,7 @@ class Command {
   void require_subcommand();
   void footer(const std::string& text);  // ends the help, also that of subcommands added later
   void run(Run);                         // what to do when it is chosen
+  CommandHelp help() const;              // of it and of all below it, as they are by now
 
   Option option(const std::string& name, std::string& value, const std::string& type, const std::string& meaning);
   Option option(const std::string& name, std::vector<std::string>& values, const std::string& type, const std::string& meaning);

@@ -40,6 +40,8 @@ int parse_and_run(int argc, char** argv) {
   add_analyze(root);
   add_score(root);
   add_bench(root);
+  add_completion(root);
+  add_manual(root);
 
   if (argc < 2) {
     fmt::print("{}", line.help());

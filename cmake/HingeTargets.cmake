@@ -7,11 +7,12 @@ endif()
 
 # Our own code sees include/ (public) and src/ (private, as "kernels/reference.h"), and compiles without warnings.
 function(hinge_target target)
-  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${HINGE_WERROR}>:-Werror> ${HINGE_SANITIZER_FLAGS})
   target_link_options(${target} PRIVATE ${HINGE_SANITIZER_FLAGS})
   # -fPIC everywhere, executables too: the library can go into a shared object, and all can share one precompiled header.
-  target_compile_options(${target} PRIVATE -fPIC)
+  # __FILE__ is told from the root of the sources: what is shipped names no folder of the machine that built it.
+  target_compile_options(${target} PRIVATE -fPIC -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 endfunction()
 
 # What parses and glues, and the tests: no loop in them is hot, and -O1 compiles twice as fast as -O3.

@@ -10,6 +10,7 @@ Needs a C++20 compiler and Highway (Debian: g++ libhwy-dev); with ninja the file
 """
 
 import os
+import re
 from pathlib import Path
 
 import torch
@@ -33,12 +34,15 @@ HEADERS = [
 if not all(source.exists() for source in SOURCES):
     raise SystemExit(f"hinge: no sources in {ROOT / 'src'}. Build from a checkout of the whole repository: pip install ./python")
 
+VERSION = re.search(r"project\(hinge VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
 # As the CMake build has it: no -march (Highway chooses at run time), no fused multiply-adds but those that the source asks for.
 # -fopenmp: at::parallel_for is an OpenMP loop in a header.
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fopenmp", "-fvisibility=hidden", "-g0"]
 
 os.chdir(Path(__file__).resolve().parent)
 setup(
+    version=VERSION,
     install_requires=["torch==" + torch.__version__.split("+")[0]],
     ext_modules=[
         CppExtension(

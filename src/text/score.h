@@ -48,7 +48,7 @@ struct Chrf {
 Chrf chrf(const std::vector<std::string_view>& hypotheses, const std::vector<std::string_view>& references,
           const ChrfOptions& options = {});
 
-// sacreBLEU's signatures, but for the version, which is Hinge's: "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:hinge-0.1.0".
+// sacreBLEU's signatures, but for the version, which is Hinge's: "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:hinge-0.2.0".
 // With `documents`, "|unit:document" is before the version.
 std::string signature(const BleuOptions& options, bool documents = false);
 std::string signature(const ChrfOptions& options, bool documents = false);
