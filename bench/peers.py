@@ -32,7 +32,6 @@ from report import line_chart, markdown_table, require_writable, write_atomicall
 D = 64
 LENGTHS = [50, 197, 785, 1024, 4096, 8192]
 PASSES = ["forward", "forward+backward"]
-GOAL_THREADS = 2  # the goals are set for two threads
 
 
 def batch_and_heads(length: int) -> tuple[int, int]:
@@ -222,24 +221,8 @@ def measure(problem: Problem, which: str, peers: list[Peer], threads: int, optio
 # ---- Tables -------------------------------------------------------------------------------------------------------------------
 
 
-def goal_fastest(which: str, length: int) -> float | None:
-    """Our relu over the fastest of all peers, at least."""
-    if which == "forward":
-        return 1.25 if length >= 197 else 1.0
-    return 1.15 if length >= 197 else None
-
-
-def goal_eager(length: int) -> float | None:
-    """Our relu over eager relu, at least."""
-    return 3.0 if length >= 785 else None
-
-
-def verdict(ratio: float, goal: float | None) -> str:
-    if math.isnan(ratio):
-        return "-"
-    if goal is None:
-        return f"{ratio:.2f}"
-    return f"{ratio:.2f} (goal {goal:g}: met)" if ratio >= goal else f"**{ratio:.2f} (goal {goal:g}: missed)**"
+def ratio_text(ratio: float) -> str:
+    return "-" if math.isnan(ratio) else f"{ratio:.2f}"
 
 
 def tables(rows: list[Row]) -> str:
@@ -274,22 +257,18 @@ def tables(rows: list[Row]) -> str:
                 return max(measured, key=Row.gflops, default=None)
 
             best = [fastest(length) for length in lengths]
-            judged = threads == GOAL_THREADS
             lines.append(["fastest of all peers", *(row.peer if row else "-" for row in best)])
             lines.append(
                 ["ours relu / fastest of all"]
-                + [
-                    verdict(rate("ours relu", length) / (row.gflops() if row else math.nan), goal_fastest(which, length) if judged else None)
-                    for length, row in zip(lengths, best)
-                ]
+                + [ratio_text(rate("ours relu", length) / (row.gflops() if row else math.nan)) for length, row in zip(lengths, best)]
             )
             lines.append(
                 ["ours relu / eager relu"]
-                + [verdict(rate("ours relu", length) / rate("eager relu", length), goal_eager(length) if judged else None) for length in lengths]
+                + [ratio_text(rate("ours relu", length) / rate("eager relu", length)) for length in lengths]
             )
             lines.append(
                 ["ours softmax / SDPA"]
-                + [verdict(rate("ours softmax", length) / rate("SDPA", length), 1.0 if judged else None) for length in lengths]
+                + [ratio_text(rate("ours softmax", length) / rate("SDPA", length)) for length in lengths]
             )
             head = [f"{which}, {threads} thread{'s' if threads > 1 else ''}"]
             head += ["{}, {}, {}".format(*batch_and_heads(length), length) for length in lengths]
@@ -395,7 +374,7 @@ def main() -> None:
     output.add_argument("--plot", metavar="FILE", help="draw GFLOP/s over L as SVG")
     for name, help, chosen, known in (
         ("vit", "training steps and inference of whole vision transformers", "--models", list(vit_peers.MODELS)),
-        ("translate", "training steps and decoding of whole translation models", "--cases", list(translate_peers.GOALS)),
+        ("translate", "training steps and decoding of whole translation models", "--cases", list(translate_peers.CASES)),
     ):
         command = commands.add_parser(name, help=help, allow_abbrev=False)
         command.add_argument(chosen, type=lambda text: text.split(","), default=known, metavar="LIST", help=f"out of {','.join(known)} (default: all)")

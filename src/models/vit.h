@@ -1,5 +1,5 @@
 // Vision transformers: patches of an image as tokens, an encoder, a pooled representation, a linear head.
-// Parameters have timm's names (blocks.0.attn.qkv.weight, ...), so that weights travel under them; docs/vit.md lists what differs.
+// Parameters have timm's names (blocks.0.attn.qkv.weight, ...), so that weights travel under them; docs/vision.md lists what differs.
 #pragma once
 
 #include <cstdint>
