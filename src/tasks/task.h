@@ -80,7 +80,8 @@ struct Task {
 // The table.
 const std::vector<const Task*>& all();
 
-// The task of a config, by its key `task`; vision without the key. Throws support::ConfigError for a task that there is not.
+// The task of a config, by its key `task`; without the key the first of the table. Throws support::ConfigError for a task that there is
+// not.
 const Task& of_config(const std::string& file);
 const Task& of_config(const support::FlatConfig& config, const std::string& file);
 const Task& of_run(const std::string& run);

@@ -107,7 +107,10 @@ TEST_F(TranslationTest, StoppingAndGoingOnChangesNoBit) {
   EXPECT_TRUE(resume("parts", -1, 24).finished);
   expect_same_metrics(path("whole"), path("parts"));
 
-  config.train.seed = 1;
+  config.train.gradient_checkpointing = true;  // runs blocks again, with the same dropout
+  run(config, "checkpointed");
+  EXPECT_EQ(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path("checkpointed"), 24));
+  config.train.gradient_checkpointing = false, config.train.seed = 1;
   run(config, "other");
   EXPECT_NE(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path("other"), 24));
 }
