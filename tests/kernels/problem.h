@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/quick.h"
 #include "hinge/kernels/attention.h"
 #include "hinge/kernels/cpu.h"
 #include "kernels/reference.h"
@@ -72,11 +72,7 @@ struct Case {
 
 inline void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name(); }
 
-// HINGE_TEST_QUICK=1 runs about a sixth of the cases: for sanitizers and other slow builds.
-inline bool quick() {
-  const char* text = std::getenv("HINGE_TEST_QUICK");
-  return text && std::string(text) == "1";
-}
+using support::quick;
 
 // A [B, H, L, D] array somewhere in a storage that it may share with others.
 template <typename T> class Array {
