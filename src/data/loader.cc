@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "data/error.h"
+#include "support/threads.h"
 
 namespace hinge::data {
 namespace {
@@ -40,10 +41,13 @@ Loader::Loader(std::shared_ptr<const ImageSet> set, Pipeline pipeline, const Loa
   const size_t bytes = static_cast<size_t>(options_.batch_size) * shape_.count() * sizeof(float);
   most_slots_ = std::clamp<size_t>(kQueueBytes / bytes, 2, 8);
   run_ = static_cast<size_t>(std::clamp<int64_t>(options_.batch_size / (4 * options_.threads), 1, 64));
-  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+  threads_ = support::start_threads(
+      options_.threads, [this](int) { work(); }, [this] { stop(); }, "set data.threads lower");
 }
 
-Loader::~Loader() {
+Loader::~Loader() { stop(); }
+
+void Loader::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -84,6 +84,7 @@ class Loader {
   };
 
   void work();
+  void stop();  // ends the threads' work
   void make_batches();
   Slot* slot_with_work();
   void open_slot();

@@ -374,6 +374,18 @@ TEST_F(CommandTest, BadFilesAreLeftOutOnceAsked) {
   EXPECT_TRUE(mentions(mended.out, {"Done: ", "1 files that cannot be decoded were skipped"}));
 }
 
+TEST_F(CommandTest, ThreadsThatCannotBeStartedAreAnError) {
+  std::vector<std::string> arguments = begin("run");
+  arguments.insert(arguments.end(), {"--set", "data.threads=20000"});
+  const Ended ended = hinge(arguments, [] {
+    const rlimit limit{6'000'000'000, 6'000'000'000};  // of addresses: some hundred stacks
+    ::setrlimit(RLIMIT_AS, &limit);
+    ::alarm(120);
+  });
+  EXPECT_EQ(ended.code, 1) << "signal " << ended.signal;
+  EXPECT_TRUE(mentions(ended.err, {"cannot start 20000 threads", "set data.threads lower"}));
+}
+
 TEST_F(CommandTest, PathsMeanTheSameFromEveryFolder) {
   for (const char* name : {"train/a", "train/b", "test/a", "test/b"}) vision::write_tiny_images(path("images/") + name, 8);
   put("map.tsv", "a\tone\nb\ttwo\n");
