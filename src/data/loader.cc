@@ -62,10 +62,8 @@ void Loader::find_shape() {
   Scratch scratch;
   for (int64_t i = 0; i < set_->size(); ++i) {
     int64_t index = i;
-    if (!load(index, scratch)) continue;
-    Random random(options_.seed, Purpose::augment, 0, static_cast<uint64_t>(index));
+    if (!load({i, 0}, index, scratch)) continue;
     try {
-      pipeline_.apply(scratch, random);
       std::vector<float> out(scratch.image.pixels.size());
       pipeline_.to_float(scratch.image, out.data());
     } catch (const std::runtime_error& error) {
@@ -202,13 +200,11 @@ Loader::Example Loader::example_at(int64_t position) {
 void Loader::make(Slot& slot, size_t i, Scratch& scratch) {
   const Example example = slot.examples[i];
   int64_t index = example.index;
-  if (!load(index, scratch)) {
+  if (!load(example, index, scratch)) {
     slot.missing[i] = 1;
     return;
   }
   try {
-    Random random(options_.seed, Purpose::augment, example.epoch, static_cast<uint64_t>(example.index));
-    pipeline_.apply(scratch, random);
     if (scratch.image.shape() != shape_)
       throw std::runtime_error(
           fmt::format("is {}x{} with {} channels after preprocessing '{}', the first image of the set {}x{} with {}; make all one size, "
@@ -223,12 +219,14 @@ void Loader::make(Slot& slot, size_t i, Scratch& scratch) {
   slot.batch.indices[i] = index;
 }
 
-// Decodes the image, or with OnError::skip in an endless stream the next good one, which becomes `index`. False if it is to be left out.
-bool Loader::load(int64_t& index, Scratch& scratch) {
+// Decodes and preprocesses the image `index`, or with OnError::skip in an endless stream the next good one, which becomes `index`. False if
+// it is to be left out.
+bool Loader::load(const Example& example, int64_t& index, Scratch& scratch) {
   for (int64_t tries = 0; tries < set_->size(); ++tries) {
     if (!is_bad(index)) {
       try {
         set_->load(index, scratch.image);
+        preprocess(example, index, scratch);
         return true;
       } catch (const DataError&) {
         if (options_.on_error == OnError::stop) throw;
@@ -239,6 +237,17 @@ bool Loader::load(int64_t& index, Scratch& scratch) {
     index = (index + 1) % set_->size();
   }
   throw std::runtime_error(fmt::format("loader: none of the {} images can be read; '{}' is the first", set_->size(), set_->name(0)));
+}
+
+void Loader::preprocess(const Example& example, int64_t index, Scratch& scratch) const {
+  Random random(options_.seed, Purpose::augment, example.epoch, static_cast<uint64_t>(example.index));
+  try {
+    pipeline_.apply(scratch, random);
+  } catch (const ImageError& error) {
+    throw DataError(set_->name(index), error.what());
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("{}: {}", set_->name(index), error.what()));
+  }
 }
 
 // Closes the gaps of examples left out, then mixes.

@@ -19,8 +19,8 @@
 
 namespace hinge::data {
 
-// What a file that cannot be decoded does. skip: a training stream shows the next readable image of the set in its place, a single pass
-// leaves it out.
+// What a file that cannot be decoded or resized does. skip: a training stream shows the next readable image of the set in its place, a
+// single pass leaves it out.
 enum class OnError { stop, skip };
 OnError parse_on_error(const std::string& text);  // "stop" or "skip"
 
@@ -90,7 +90,8 @@ class Loader {
   void open_slot();
   Example example_at(int64_t position);
   void make(Slot& slot, size_t i, Scratch& scratch);
-  bool load(int64_t& index, Scratch& scratch);
+  bool load(const Example& example, int64_t& index, Scratch& scratch);
+  void preprocess(const Example& example, int64_t index, Scratch& scratch) const;
   void complete(Slot& slot) const;
   void mix(Batch& batch) const;
   void find_shape();

@@ -15,8 +15,8 @@ int default_threads();
 // The cores that this process may use: those of its affinity mask, which can be fewer than the machine has.
 int usable_cores();
 
-// Starts `count` threads, which call `work` with their number. If the system refuses one, calls `stop`, which must make `work` return, waits
-// for the threads that were started and throws std::runtime_error; `advice` says how to ask for fewer: "set data.threads lower".
+// Starts `count` threads, which call `work` with their number. If the system refuses one, calls `stop`, which must make `work` return,
+// waits for the threads that were started and throws std::runtime_error; `advice` says how to ask for fewer: "set data.threads lower".
 std::vector<std::jthread> start_threads(int count, const std::function<void(int)>& work, const std::function<void()>& stop,
                                         const std::string& advice);
 

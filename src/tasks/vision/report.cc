@@ -68,7 +68,7 @@ std::vector<Sample> choose_samples(const std::vector<Asked>& models, const data:
     const int64_t label = images.label(sample.index);
     bool all_right = true;
     for (const Asked& model : models) {
-      sample.predictions.push_back(predict(model.trained, image, 1).at(0));
+      sample.predictions.push_back(predict(model.trained, model_input(model.trained.config, image), 1).at(0));
       all_right = all_right && sample.predictions.back().label == label;
     }
     if (of_classes.size() < kOneAClass && seen.insert(label).second)
