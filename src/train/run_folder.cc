@@ -158,6 +158,11 @@ void clean(const std::string& run) {
 
 }  // namespace
 
+void Checkpoint::throw_damaged(const std::string& problem) const {
+  throw std::runtime_error(
+      fmt::format("'{}' is damaged: {}; remove {} to go back to the checkpoint before it", file(kDescription), problem, folder));
+}
+
 bool is_run(const std::string& folder) { return fs::exists(config_path(folder)); }
 
 void require_run(const std::string& folder) {
@@ -241,7 +246,8 @@ ChosenWeights choose_weights(const std::string& run, Which which) {
     throw std::runtime_error(run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");
   if (which == Which::best && chosen.checkpoint.score) {
     const CheckpointSearch last = latest_checkpoint(run);
-    const std::optional<double> mean = last.found ? optional_of<double>(last.found->state, "averaged_score") : std::nullopt;
+    const auto score_of_mean = [](const json& state) { return optional_of<double>(state, "averaged_score"); };
+    const std::optional<double> mean = last.found ? last.found->read_state(score_of_mean) : std::nullopt;
     if (mean && *mean > *chosen.checkpoint.score) chosen.checkpoint = *last.found, chosen.averaged = true;
   }
   return chosen;

@@ -69,21 +69,8 @@ class Loop {
     load_weights(from->file(kWeights), trainable_.parameters());
     adam_.load(from->file(kState), from->step);
     step_ = from->step;
-    const nlohmann::json& state = from->state;
-    if (state.contains("best")) best_ = number(state["best"]), best_step_ = state["best_step"].get<int64_t>();
-    if (state.contains("evaluated_at"))
-      score_ = number(state["score"]), evaluated_ = numbers(state["evaluated"]), evaluated_at_ = state["evaluated_at"].get<int64_t>();
-    if (step_ == settings_.steps() && state.contains("averaged_score"))
-      averaged_score_ = number(state["averaged_score"]), averaged_values_ = numbers(state["averaged"]);
     saved_at_ = step_;
-    if (state.contains("log")) {
-      sums_ = state["log"].get<Sums>();
-      log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
-      sums_.erase("steps"), sums_.erase("norm");
-    }
-    items_ = state.value("items", 0.0);
-    seconds_before_ = state.value("train_seconds", 0.0);
-    waited_before_ = state.value("waited_seconds", 0.0);
+    from->read_state([&](const nlohmann::json& state) { take_up(state); });
   }
 
   TrainResult run() {
@@ -105,6 +92,25 @@ class Loop {
   }
 
  private:
+  // What save() has written.
+  void take_up(const nlohmann::json& state) {
+    if (state.contains("best")) best_ = number(state.at("best")), best_step_ = state.at("best_step").get<int64_t>();
+    if (state.contains("evaluated_at")) {
+      score_ = number(state.at("score")), evaluated_ = numbers(state.at("evaluated"));
+      evaluated_at_ = state.at("evaluated_at").get<int64_t>();
+    }
+    if (step_ == settings_.steps() && state.contains("averaged_score"))
+      averaged_score_ = number(state.at("averaged_score")), averaged_values_ = numbers(state.at("averaged"));
+    if (state.contains("log")) {
+      sums_ = state.at("log").get<Sums>();
+      log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
+      sums_.erase("steps"), sums_.erase("norm");
+    }
+    items_ = state.value("items", 0.0);
+    seconds_before_ = state.value("train_seconds", 0.0);
+    waited_before_ = state.value("waited_seconds", 0.0);
+  }
+
   TrainResult steps() {
     trainable_.begin(step_);
     metrics_.emplace(metrics_path(folder_.folder()), step_);

@@ -222,7 +222,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
   std::vector<std::string> classes = data.train->classes();
   if (from) {
-    classes = common_classes(from->state.at("classes").get<std::vector<std::string>>(), classes, folder);
+    classes = common_classes(class_names(*from), classes, folder);
     require_length_rule(config, *from, folder);
   }
   VisionTraining training(config, std::move(data), classes, folder);
