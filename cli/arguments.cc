@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "support/nearest.h"
+#include "support/threads.h"
 
 namespace hinge::cli {
 
@@ -21,6 +22,10 @@ int64_t parse_whole(const std::string& option, const std::string& text, int64_t 
   if (!value || *value < low || *value > high)
     throw UsageError(fmt::format("{} '{}' is not allowed: give a whole number from {} to {}", option, text, low, high));
   return *value;
+}
+
+int parse_threads(const std::string& text) {
+  return text.empty() ? support::default_threads() : static_cast<int>(parse_whole("--threads", text, 1, 1024));
 }
 
 std::vector<std::string> parse_list(const std::string& option, const std::string& text) {

@@ -32,6 +32,10 @@ template <typename Number> std::optional<Number> number(const std::string& text)
 // A whole number in [low, high].
 int64_t parse_whole(const std::string& option, const std::string& text, int64_t low, int64_t high);
 
+// The option --threads: a number up to 1024, or if it is empty what the thread policy says (support/threads.h).
+inline constexpr const char* kThreadsMeaning = "Threads (default: OMP_NUM_THREADS, else one per core)";
+int parse_threads(const std::string& text);
+
 // Items separated by commas. Empty items and items given twice are errors.
 std::vector<std::string> parse_list(const std::string& option, const std::string& text);
 

@@ -1,7 +1,6 @@
 // hinge bench attention: checks the attention kernels, then measures them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <memory>
@@ -138,7 +137,7 @@ bench::AttentionPlan plan(const BenchAttentionOptions& options) {
   plan.D = parse_whole("--dim", options.dim, 1, 1024);
   if (plan.D < 2 && std::any_of(plan.zeros.begin(), plan.zeros.end(), [](const auto& zeros) { return zeros.has_value(); }))
     throw UsageError(fmt::format("--dim {} is too small for --zeros {}: with chosen zeros give at least 2", plan.D, options.zeros));
-  plan.threads = options.threads.empty() ? omp_get_max_threads() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
+  plan.threads = parse_threads(options.threads);
   plan.rounds = options.rounds.empty() ? (options.quick ? 3 : 15) : static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
   if (options.quick) plan.seconds_per_sample = 0.002;
   return plan;
@@ -177,7 +176,7 @@ void add_bench_attention(Command parent) {
   const std::string causal = with_default("Causal visibility: off, on, or off,on; alone it means on", options->causal);
   command.option_or_alone("--causal", options->causal, "on", "LIST", causal).group(what);
   choose(what, "--dropout", options->dropout, "LIST", "Probabilities of dropping a weight, e.g. 0,0.1");
-  choose(how, "--threads", options->threads, "N", "Threads (default: all that OpenMP gives)");
+  choose(how, "--threads", options->threads, "N", kThreadsMeaning);
   choose(how, "--rounds", options->rounds, "N", "Samples of every case (default: 15, with --quick 3)");
   command.flag("--quick", options->quick, "Fewer and shorter samples, for a first look").group(how);
   choose(output, "--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");

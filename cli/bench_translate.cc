@@ -1,7 +1,6 @@
 // hinge bench translate: checks translation models, then measures training steps and beam search.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,7 +25,7 @@ int bench_translate(const BenchTranslateOptions& options) {
   plan.attentions = parse_words("--attention", options.attention, bench::translate_attention_names());
   plan.ffns = parse_words("--ffn", options.ffn, bench::translate_ffn_names());
   plan.ffn_width = parse_whole("--ffn-width", options.ffn_width, 1, 1 << 20);
-  plan.threads = options.threads.empty() ? omp_get_num_procs() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
+  plan.threads = parse_threads(options.threads);
   plan.rounds = static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
   BenchOutput output(options.json);
   const bench::TranslateReport report = bench::run(plan, show_progress);
@@ -47,7 +46,7 @@ void add_bench_translate(Command parent) {
   choose("--attention", options->attention, "LIST", "Attentions; relu-vit, reluformer and relu2 train with the regulariser");
   choose("--ffn", options->ffn, "LIST", "Activations of the feed-forward layers");
   choose("--ffn-width", options->ffn_width, "N", "Hidden units of the feed-forward layers");
-  choose("--threads", options->threads, "N", "Threads (default: all cores)");
+  choose("--threads", options->threads, "N", kThreadsMeaning);
   choose("--rounds", options->rounds, "N", "Samples of every case");
   choose("--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");
   command.footer(

@@ -1,6 +1,5 @@
 // hinge bench vit: checks small and full-size vision transformers, then measures a training step and inference.
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -23,7 +22,7 @@ int bench_vit(const BenchVitOptions& options) {
   plan.models = parse_words("--models", options.models, bench::vit_model_names());
   plan.attentions = parse_words("--attention", options.attention, {"relu-vit", "softmax"});
   plan.passes = parse_words("--pass", options.pass, {"train", "infer"});
-  plan.threads = options.threads.empty() ? omp_get_num_procs() : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
+  plan.threads = parse_threads(options.threads);
   plan.rounds = static_cast<int>(parse_whole("--rounds", options.rounds, 1, 10000));
   BenchOutput output(options.json);
   const bench::VitReport report = bench::run(plan, show_progress);
@@ -43,7 +42,7 @@ void add_bench_vit(Command parent) {
   choose("--models", options->models, "LIST", "Models, with the batch each is measured at");
   choose("--attention", options->attention, "LIST", "Attentions");
   choose("--pass", options->pass, "LIST", "Training step, inference");
-  choose("--threads", options->threads, "N", "Threads (default: all cores)");
+  choose("--threads", options->threads, "N", kThreadsMeaning);
   choose("--rounds", options->rounds, "N", "Samples of every case");
   choose("--json", options->json, "FILE", "Write the numbers to FILE, or to standard output for -");
   command.footer(

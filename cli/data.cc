@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -103,8 +102,7 @@ void require_usage(const DataOptions& options) {
 int check(const DataOptions& options) {
   require_usage(options);
   data::DataSource source{.format = options.format, .path = options.path};
-  const int threads = options.threads.empty() ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
-                                              : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
+  const int threads = parse_threads(options.threads);
   std::vector<std::string> splits = data::splits(source);
   if (!options.split.empty()) splits = {options.split};
   nlohmann::json json = nlohmann::json::array();
@@ -177,7 +175,7 @@ void add_data(Command parent) {
       .option("--split", options->split, "NAME",
               "One split or part, e.g. train or train[:90%] (default: all; of folders train, val, validation and test)")
       .group(what);
-  command.option("--threads", options->threads, "N", "Threads (default: one a core)").group(how);
+  command.option("--threads", options->threads, "N", kThreadsMeaning).group(how);
   command.flag("--json", options->json, "Print JSON instead of text").group(output);
   command.footer("Exit code: 0 all images can be decoded, 1 some cannot.");
   command.run([options] { return check(*options); });

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <thread>
+
+#include "support/threads.h"
 
 namespace hinge::text {
 namespace {
@@ -28,7 +29,7 @@ std::vector<Encoded> encode(const ParallelText& text, const Vocabulary& vocabula
         encoded[i] = {vocabulary.encode(pairs[i]->source), vocabulary.encode(pairs[i]->target)};
   };
   std::vector<std::future<void>> others;  // which carry errors over
-  for (unsigned i = 1; i < std::thread::hardware_concurrency() && i * 1000 < pairs.size(); ++i)
+  for (int i = 1; i < support::default_threads() && static_cast<size_t>(i) * 1000 < pairs.size(); ++i)
     others.push_back(std::async(std::launch::async, work));
   work();
   for (std::future<void>& other : others) other.get();

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,14 +15,12 @@
 #include "support/process_memory.h"
 #include "support/require.h"
 #include "support/tensorboard.h"
+#include "support/threads.h"
 #include "train/adam.h"
 #include "train/weights.h"
 
 namespace hinge::train {
 namespace {
-
-// One for every core, or as many as OMP_NUM_THREADS says.
-const int kThreadsAtStart = omp_get_max_threads();
 
 // JSON has no word for what is not finite, and stores it as null.
 double number(const nlohmann::json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
@@ -469,6 +466,6 @@ std::string absolute_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-void use_threads(int64_t threads) { at::set_num_threads(threads > 0 ? static_cast<int>(threads) : kThreadsAtStart); }
+void use_threads(int64_t threads) { at::set_num_threads(threads > 0 ? static_cast<int>(threads) : support::default_threads()); }
 
 }  // namespace hinge::train

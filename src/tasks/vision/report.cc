@@ -1,9 +1,7 @@
 #include "tasks/vision/report.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <memory>
@@ -15,6 +13,7 @@
 #include "tasks/vision/attention_maps.h"
 #include "tasks/vision/predictions.h"
 #include "tasks/vision/trained_model.h"
+#include "train/trainer.h"
 
 namespace hinge::vision {
 namespace {
@@ -123,7 +122,7 @@ std::vector<experiment::ReportSection> samples_of(const std::vector<Asked>& mode
 
 std::vector<experiment::ReportSection> report_sections(std::vector<experiment::RunSummary>& runs) {
   const at::NoGradGuard guard;
-  at::set_num_threads(omp_get_num_procs());
+  train::use_threads(0);
   const std::vector<Asked> models = load_models(runs);
   if (models.empty()) return {};
   try {
