@@ -16,12 +16,6 @@ constexpr size_t kQueueBytes = size_t{256} << 20;  // what batches in the queue 
 
 }  // namespace
 
-OnError parse_on_error(const std::string& text) {
-  if (text == "stop") return OnError::stop;
-  if (text == "skip") return OnError::skip;
-  throw std::runtime_error(fmt::format("on_error '{}' is unknown; allowed: stop, skip", text));
-}
-
 Loader::Loader(std::shared_ptr<const ImageSet> set, Pipeline pipeline, const LoaderOptions& options)
     : set_(std::move(set)), pipeline_(std::move(pipeline)), options_(options), next_step_(options.first_step) {
   if (options_.batch_size < 1 || options_.threads < 1 || options_.first_step < 0)

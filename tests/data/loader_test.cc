@@ -258,8 +258,6 @@ TEST(Loader, OptionsAreChecked) {
   EXPECT_ERROR(Loader(made_up(3), Pipeline(""), {.batch_size = 0}), "batch size 0");
   EXPECT_ERROR(Loader(made_up(3), Pipeline(""), {.threads = 0}), "0 threads");
   EXPECT_ERROR(Loader(made_up(3), Pipeline(""), {.mixup = -1}), "mixup -1");
-  EXPECT_EQ(parse_on_error("skip"), OnError::skip);
-  EXPECT_ERROR(parse_on_error("ignore"), "'ignore'", "stop, skip");
 }
 
 TEST(Loader, StopsInTheMiddleAndCountsWaiting) {
