@@ -33,9 +33,7 @@ void add_run(Command command, RunOptions& options) {
 
 train::Which which_weights(const RunOptions& options) { return parse_word<train::Which>("--checkpoint", options.checkpoint); }
 
-void set_threads(const RunOptions& options) {
-  train::use_threads(parse_threads(options.threads));
-}
+void set_threads(const RunOptions& options) { train::use_threads(parse_threads(options.threads)); }
 
 void tell_skipped(const train::ChosenWeights& weights) {
   for (const std::string& skipped : weights.skipped) fmt::print(stderr, "passing over a checkpoint: {}\n", skipped);

@@ -287,7 +287,7 @@ TEST_P(AnyRunTest, ADamagedStateIsNamed) {
     EXPECT_EQ(ended.code, 1) << ended.signal;
     EXPECT_TRUE(mentions(ended.err, {"'" + file + "' is damaged: ", problem}));
   };
-  for (const char* key : {"best_step", "score", "evaluated", GetParam() == TaskKind::vit ? "classes" : "vocabulary"}) {
+  for (const char* key : {"best_step", "score", "evaluated", of_vision() ? "classes" : "vocabulary"}) {
     nlohmann::json without = good, wrong = good;
     ASSERT_EQ(without["state"].erase(key), 1u) << key;
     expect_damaged(without, "key '" + std::string(key) + "' not found");

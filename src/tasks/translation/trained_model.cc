@@ -35,8 +35,8 @@ void require_vocabulary(const text::Vocabulary& vocabulary, const train::Checkpo
 
 void require_length_rules(const models::Seq2SeqConfig& model, const train::Checkpoint& checkpoint, const std::string& run) {
   const nlohmann::json now = length_rules(model);
-  const auto trained = checkpoint.read_state(
-      [](const nlohmann::json& state) { return state.at("length_rules").get<std::map<std::string, std::string>>(); });
+  const auto trained =
+      checkpoint.read_state([](const nlohmann::json& state) { return state.at("length_rules").get<std::map<std::string, std::string>>(); });
   for (const auto& [name, rule] : trained)
     if (now.value(name, rule) != rule)
       throw std::runtime_error(
