@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "support/nearest.h"
+#include "support/threads.h"
 
 namespace hinge::cli {
 
@@ -27,6 +28,10 @@ double parse_number(const std::string& option, const std::string& text) {
   const std::optional<double> value = number<double>(text);
   if (!value) throw UsageError(fmt::format("{} '{}' is not a number", option, text));
   return *value;
+}
+
+int parse_threads(const std::string& text) {
+  return text.empty() ? support::default_threads() : static_cast<int>(parse_whole("--threads", text, 1, 1024));
 }
 
 std::vector<std::string> parse_list(const std::string& option, const std::string& text) {

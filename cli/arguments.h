@@ -35,6 +35,10 @@ int64_t parse_whole(const std::string& option, const std::string& text, int64_t 
 // Any number.
 double parse_number(const std::string& option, const std::string& text);
 
+// The option --threads: a number up to 1024, or if it is empty what the thread policy says (support/threads.h).
+inline constexpr const char* kThreadsMeaning = "Threads (default: OMP_NUM_THREADS, else one per core)";
+int parse_threads(const std::string& text);
+
 // Items separated by commas. Empty items and items given twice are errors.
 std::vector<std::string> parse_list(const std::string& option, const std::string& text);
 

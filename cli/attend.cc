@@ -34,7 +34,7 @@ void print(const std::string& name, const vision::AttentionNumbers& numbers) {
 int attend(const AttendOptions& options) {
   namespace fs = std::filesystem;
   const vision::TrainedModel trained = open_vision(options.run, "hinge attend");
-  const vision::ModelInput input = vision::model_input(trained.config, data::read_image(options.image));
+  const vision::ModelInput input = vision::model_input(trained.config, options.image);
   const vision::AttentionMaps maps = vision::attention_maps(*trained.model, input.pixels);
   const int64_t patch = *trained.model->config().patch;
 

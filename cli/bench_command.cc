@@ -1,7 +1,6 @@
 #include "cli/bench_command.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,16 +9,14 @@
 
 namespace hinge::cli {
 
-int BenchOptions::thread_count() const {
-  return threads.empty() ? omp_get_max_threads() : static_cast<int>(parse_whole("--threads", threads, 1, 1024));
-}
+int BenchOptions::thread_count() const { return parse_threads(threads); }
 
 int BenchOptions::round_count(int otherwise) const {
   return rounds.empty() ? otherwise : static_cast<int>(parse_whole("--rounds", rounds, 1, 10000));
 }
 
 void add_bench_options(Command command, BenchOptions& options, const std::string& rounds) {
-  command.option("--threads", options.threads, "N", "Threads (default: OMP_NUM_THREADS, else all cores)").group(kBenchHow);
+  command.option("--threads", options.threads, "N", kThreadsMeaning).group(kBenchHow);
   command.option("--rounds", options.rounds, "N", fmt::format("Samples of every case (default: {})", rounds)).group(kBenchHow);
   command.option("--json", options.json, "FILE", "Write the numbers to FILE, or to the standard output for -").group(kBenchOutput);
 }

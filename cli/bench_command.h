@@ -16,7 +16,7 @@ inline constexpr const char *kBenchWhat = "What to measure", *kBenchHow = "How t
 struct BenchOptions {
   std::string threads, rounds, json;
 
-  int thread_count() const;  // all that OpenMP gives, if none are named
+  int thread_count() const;  // by the thread policy (support/threads.h), if none are given
   int round_count(int otherwise) const;
 };
 // The options --threads, --rounds and --json. `rounds` says what the default is.

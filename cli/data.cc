@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "data/check.h"
 #include "data/error.h"
+#include "data/formats.h"
 #include "data/source.h"
 #include "tasks/task.h"
 
@@ -87,13 +87,10 @@ nlohmann::json to_json(const Checked& checked) {
 
 // Mistakes on the command line, told apart from bad files.
 void require_usage(const DataOptions& options) {
-  const std::vector<std::string>& known = data::formats();
-  if (std::find(known.begin(), known.end(), options.format) == known.end())
-    throw UsageError(
-        fmt::format("--format '{}' is unknown.{} Allowed: {}", options.format, suggestion(options.format, known), fmt::join(known, ", ")));
-  if (options.path.empty() && options.format != "fashion-mnist" && options.format != "synthetic")
-    throw UsageError(fmt::format("--format {} needs --path: give the folder of the set", options.format));
   try {
+    const data::Format& format = data::find_format(options.format);
+    if (options.path.empty() && format.needs_path())
+      throw UsageError(fmt::format("--format {} needs --path: give the folder of the set", options.format));
     if (!options.split.empty()) data::parse_split(options.split);
   } catch (const std::runtime_error& error) {
     throw UsageError(error.what());
@@ -103,8 +100,7 @@ void require_usage(const DataOptions& options) {
 int check(const DataOptions& options) {
   require_usage(options);
   data::DataSource source{.format = options.format, .path = options.path};
-  const int threads = options.threads.empty() ? static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))
-                                              : static_cast<int>(parse_whole("--threads", options.threads, 1, 1024));
+  const int threads = parse_threads(options.threads);
   std::vector<std::string> splits = data::splits(source);
   if (!options.split.empty()) splits = {options.split};
   nlohmann::json json = nlohmann::json::array();
@@ -171,15 +167,18 @@ void add_data(Command parent) {
   Command command = data.subcommand("check", "Decode every image of a data set and name the bad files");
   auto options = std::make_shared<DataOptions>();
   const char *what = "What to check", *how = "How to check", *output = "Output";
-  command.option("--format", options->format, "NAME", fmt::format("Format: {}", fmt::join(data::formats(), ", "))).group(what).required();
-  command.option("--path", options->path, "FOLDER", "Folder of the set; fashion-mnist is found without").group(what);
+  command.option("--format", options->format, "NAME", "Format of the set, one of those below").group(what).required();
+  command.option("--path", options->path, "FOLDER", "Folder of the set; some formats do without").group(what);
   command
       .option("--split", options->split, "NAME",
               "One split or part, e.g. train or train[:90%] (default: all; of folders train, val, validation and test)")
       .group(what);
-  command.option("--threads", options->threads, "N", "Threads (default: one a core)").group(how);
+  command.option("--threads", options->threads, "N", kThreadsMeaning).group(how);
   command.flag("--json", options->json, "Print JSON instead of text").group(output);
-  command.footer("Exit code: 0 all images can be decoded, 1 some cannot.");
+  std::string formats = "Formats:\n";
+  for (const data::Format& format : data::format_table())
+    formats += fmt::format("  {:<14}{}{}\n", format.name, format.help, format.needs_path() ? "" : "; needs no --path");
+  command.footer(formats + "Exit code: 0 all images can be decoded, 1 some cannot.");
   command.run([options] { return check(*options); });
 }
 

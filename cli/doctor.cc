@@ -20,10 +20,10 @@ void print(const bench::Machine& machine, const std::vector<bench::Finding>& fou
   line("processor", fmt::format("{}, {} of {} cores usable", machine.cpu.model, machine.cpu.cores, machine.cpu.online_cores));
   line("memory", fmt::format("{:.1f} GiB, {:.1f} available", static_cast<double>(machine.memory.total_bytes) / gib,
                              static_cast<double>(machine.memory.available_bytes) / gib));
-  line("threads", fmt::format("OpenMP {}, LibTorch {}", machine.openmp_threads, machine.libtorch.threads));
+  line("threads", fmt::format("{}, unless train.threads or --threads says otherwise", machine.threads));
   line("SIMD", fmt::format("{} in use; compiled in: {}", machine.simd, fmt::join(machine.simd_compiled, ", ")));
   line("compiler", machine.compiler + (machine.optimized ? "" : ", debug build"));
-  line("FMA peak", fmt::format("{:.0f} GFLOP/s float32 on {} threads", machine.fma_peak_gflops, machine.openmp_threads));
+  line("FMA peak", fmt::format("{:.0f} GFLOP/s float32 on {} threads", machine.fma_peak_gflops, machine.threads));
   line("oneDNN", fmt::format("{}: sgemm {}", machine.onednn_version, rate(machine.onednn_sgemm_gflops)));
   if (machine.blas.kind == bench::BlasKind::none)
     line("BLAS", "none found");

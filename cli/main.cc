@@ -1,6 +1,7 @@
 // The hinge command: reads the command line, runs one command, turns every mistake into one message.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -56,6 +57,8 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace hinge::cli;
   using hinge::tasks::RequestError;
+  // Beyond a limit of file sizes (ulimit -f), writing is to fail like on a full disk, not to end the process in the middle of a checkpoint.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     hinge::keep_tensor_memory();
     return parse_and_run(argc, argv);

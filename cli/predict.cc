@@ -9,7 +9,6 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/trained_model.h"
-#include "data/codec.h"
 #include "support/progress.h"
 #include "tasks/vision/predictions.h"
 
@@ -33,7 +32,7 @@ int run_predict(const PredictOptions& options) {
   for (const std::string& path : options.images) {
     std::vector<Prediction> predictions;
     try {
-      predictions = vision::predict(trained, data::read_image(path), top);
+      predictions = vision::predict(trained, vision::model_input(trained.config, path), top);
     } catch (const std::runtime_error& error) {  // of this picture: the others are worth having
       fmt::print(stderr, "hinge: {}\n", error.what());
       json.push_back({{"image", path}, {"error", error.what()}});

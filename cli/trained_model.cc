@@ -28,14 +28,12 @@ void add_run(Command command, RunOptions& options) {
   command.option("run", options.run, "RUN", "Folder of a run that hinge train or hinge weights import has made").required();
   command.option("--checkpoint", options.checkpoint, "WHICH",
                  "Which weights: best (by the score of the evaluations), latest, or averaged over the last checkpoints (default: best)");
-  command.option("--threads", options.threads, "N", "Threads (default: OMP_NUM_THREADS, else one for every core)");
+  command.option("--threads", options.threads, "N", kThreadsMeaning);
 }
 
 train::Which which_weights(const RunOptions& options) { return parse_word<train::Which>("--checkpoint", options.checkpoint); }
 
-void set_threads(const RunOptions& options) {
-  train::use_threads(options.threads.empty() ? 0 : parse_whole("--threads", options.threads, 1, 1024));
-}
+void set_threads(const RunOptions& options) { train::use_threads(parse_threads(options.threads)); }
 
 void tell_skipped(const train::ChosenWeights& weights) {
   for (const std::string& skipped : weights.skipped) fmt::print(stderr, "passing over a checkpoint: {}\n", skipped);

@@ -66,13 +66,10 @@ void judge_threads(const Machine& machine, std::vector<Finding>& found) {
         {"This machine has one core: nothing runs in parallel.", "use a machine, or a setting of the virtual one, with more cores"});
 
   const auto threads = [](int count) { return count == 1 ? std::string("one thread") : fmt::format("{} threads", count); };
-  if (machine.openmp_threads < cores)
-    found.push_back({fmt::format("OpenMP uses {} on {} cores.", threads(machine.openmp_threads), cores),
-                     fmt::format("export OMP_NUM_THREADS={}", cores)});
-  else if (machine.libtorch.threads < cores)
-    found.push_back({fmt::format("LibTorch uses {} on {} cores (left to itself it takes half of the processor's threads).",
-                                 threads(machine.libtorch.threads), cores),
-                     fmt::format("unset MKL_NUM_THREADS; export OMP_NUM_THREADS={}", cores)});
+  if (machine.threads < cores)
+    found.push_back(
+        {fmt::format("Hinge uses {} on {} cores: OMP_NUM_THREADS or OMP_THREAD_LIMIT is too low.", threads(machine.threads), cores),
+         "unset OMP_NUM_THREADS OMP_THREAD_LIMIT"});
 
   // Our own measurements put a load of their own on the machine, hence the margin.
   if (machine.cpu.load > 0.5 * cores)
@@ -121,7 +118,7 @@ nlohmann::ordered_json to_json(const Machine& machine, const std::vector<Finding
       {"blas", {{"name", blas_name(machine.blas.kind)}, {"path", machine.blas.path}, {"sgemm_gflops", machine.blas.sgemm_gflops}}},
       {"fma_peak_gflops", machine.fma_peak_gflops},
       {"simd", {{"in_use", machine.simd}, {"compiled", machine.simd_compiled}, {"usable", machine.simd_usable}}},
-      {"threads", {{"openmp", machine.openmp_threads}, {"libtorch", machine.libtorch.threads}}},
+      {"threads", machine.threads},
       {"cpu",
        {{"model", machine.cpu.model},
         {"cores", machine.cpu.cores},

@@ -15,7 +15,7 @@
 namespace hinge::bench {
 
 LibTorch probe_libtorch() {
-  LibTorch libtorch{TORCH_VERSION, at::get_num_threads(), 0.0};
+  LibTorch libtorch{TORCH_VERSION, 0.0};
   const int64_t n = 768;
   const at::Tensor a = at::full({n, n}, 0.5), b = at::full({n, n}, 0.25);  // [n, n]
   at::Tensor c = at::empty({n, n});                                        // [n, n]
@@ -25,5 +25,7 @@ LibTorch probe_libtorch() {
   }
   return libtorch;
 }
+
+void use_threads(int threads) { at::set_num_threads(threads); }
 
 }  // namespace hinge::bench

@@ -13,6 +13,7 @@
 #include "bench/timing.h"
 #include "hinge/kernels/cpu.h"
 #include "hinge/openmp_parallel.h"
+#include "support/threads.h"
 
 namespace hinge::bench {
 namespace {
@@ -93,12 +94,15 @@ Machine probe_machine() {
 #ifndef NDEBUG
   machine.optimized = false;
 #endif
-  machine.openmp_threads = omp_get_max_threads();
+  use_threads(support::default_threads());
+#pragma omp parallel
+#pragma omp single
+  machine.threads = omp_get_num_threads();  // a limit of OpenMP's can leave fewer
   machine.simd = kernels::simd_target();
   machine.simd_compiled = kernels::compiled_simd_targets();
   machine.simd_usable = kernels::usable_simd_targets();
 
-  OpenMpParallel parallel(machine.openmp_threads);
+  OpenMpParallel parallel(machine.threads);
   machine.fma_peak_gflops = kernels::measure_fma_peak(parallel);
   machine.onednn_version = onednn_version();
   OneDnnSgemm sgemm;

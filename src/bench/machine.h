@@ -31,11 +31,11 @@ struct Machine {
   std::string compiler;
   bool optimized = true;  // not a debug build
   LibTorch libtorch;
-  int openmp_threads = 1;
+  int threads = 1;  // that a training takes, where its config does not say
   std::string onednn_version;
   double onednn_sgemm_gflops = 0.0;
   Blas blas;
-  double fma_peak_gflops = 0.0;  // all OpenMP threads together
+  double fma_peak_gflops = 0.0;  // all threads together
   std::string simd;              // in use
   std::vector<std::string> simd_compiled;
   std::vector<std::string> simd_usable;

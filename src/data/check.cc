@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "data/error.h"
+#include "support/threads.h"
 
 namespace hinge::data {
 namespace {
@@ -40,8 +41,9 @@ CheckReport check(const ImageSet& set, int threads, const std::function<void(int
 
   std::vector<Found> found(static_cast<size_t>(std::max(threads, 1)));
   {
-    std::vector<std::jthread> helpers;
-    for (size_t i = 1; i < found.size(); ++i) helpers.emplace_back([&, i] { work(found[i], false); });
+    const std::vector<std::jthread> helpers = support::start_threads(
+        static_cast<int>(found.size()) - 1, [&](int i) { work(found[static_cast<size_t>(i) + 1], false); }, [&] { next = set.size(); },
+        "set --threads lower");
     work(found[0], true);
   }
 

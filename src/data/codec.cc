@@ -17,11 +17,10 @@
 namespace hinge::data {
 namespace {
 
-constexpr int64_t kMaxPixels = int64_t{1} << 28;  // a header that claims more is taken for corrupt before memory is asked for
-
 void require_sane_size(int64_t height, int64_t width, const std::string& name) {
-  if (height < 1 || width < 1 || height > kMaxPixels / width)
-    throw DataError(name, fmt::format("claims {}x{} pixels: corrupt, or too large (at most {} pixels)", height, width, kMaxPixels));
+  if (!is_sane_size(height, width))
+    throw DataError(name, fmt::format("claims {}x{} pixels: it is corrupt or too large; at most {} pixels are allowed, {} along a side",
+                                      height, width, kMaxPixels, kMaxSide));
 }
 
 // Ink c and black k of a CMYK picture, both as light let through, to one of red, green, blue.

@@ -16,4 +16,9 @@ struct DataError : std::runtime_error {
   std::string file, problem;
 };
 
+// A decoded image that cannot be preprocessed. Whoever knows its file makes a DataError of it.
+struct ImageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace hinge::data

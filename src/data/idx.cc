@@ -58,7 +58,7 @@ std::unique_ptr<ImageSet> open_idx(const std::string& images_path, const std::st
 
   const auto highest = std::max_element(labels.elements.begin(), labels.elements.end());
   if (classes.empty()) {
-    for (int label = 0; label <= *highest; ++label) classes.push_back(std::to_string(label));
+    classes = numbered_classes(int64_t{*highest} + 1);
   } else if (*highest >= classes.size()) {
     throw DataError(fmt::format("{} #{}", labels_path, highest - labels.elements.begin()),
                     fmt::format("label {}, but there are {} classes; fetch the file again", *highest, classes.size()));

@@ -7,6 +7,12 @@
 
 namespace hinge::data {
 
+// Larger pictures are taken for corrupt before memory is asked for: those of a file, and those that one would be resized to.
+inline constexpr int64_t kMaxPixels = int64_t{1} << 28, kMaxSide = int64_t{1} << 20;
+inline bool is_sane_size(int64_t height, int64_t width) {
+  return height >= 1 && width >= 1 && height <= kMaxSide && width <= kMaxSide && height * width <= kMaxPixels;
+}
+
 struct Shape {
   int height = 0, width = 0, channels = 0;
 

@@ -7,6 +7,12 @@
 
 namespace hinge::data {
 
+std::vector<std::string> numbered_classes(int64_t count) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
 MemorySet::MemorySet(std::vector<std::string> classes, Shape shape, std::vector<uint8_t> pixels, std::vector<uint8_t> labels,
                      std::vector<Part> parts)
     : ImageSet(std::move(classes)), shape_(shape), pixels_(std::move(pixels)), labels_(std::move(labels)), parts_(std::move(parts)) {}

@@ -12,6 +12,9 @@
 
 namespace hinge::data {
 
+// "0", "1", ...: the classes of a set without names.
+std::vector<std::string> numbered_classes(int64_t count);
+
 class ImageSet {
  public:
   explicit ImageSet(std::vector<std::string> classes) : classes_(std::move(classes)) {}
@@ -85,7 +88,7 @@ std::unique_ptr<ImageSet> open_idx(const std::string& images, const std::string&
 // CIFAR's binary records: `label_bytes` labels of which the last counts (1: CIFAR-10, 2: CIFAR-100), then 32x32 pixels as three planes.
 std::unique_ptr<ImageSet> open_cifar(const std::vector<std::string>& files, int label_bytes, std::vector<std::string> classes);
 
-// One folder a class, sorted by name; JPEG and PNG files in it and below it, sorted by path. All images become RGB.
+// One folder per class, sorted by name; JPEG and PNG files in it and below it, sorted by path. All images become RGB.
 std::unique_ptr<ImageSet> open_folder(const std::string& path);
 
 // Made-up images: each class has its own smooth random pattern, each image shows it with its own contrast and noise.

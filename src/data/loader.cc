@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "data/error.h"
+#include "support/threads.h"
 
 namespace hinge::data {
 namespace {
@@ -14,12 +15,6 @@ namespace {
 constexpr size_t kQueueBytes = size_t{256} << 20;  // what batches in the queue may take; but there are at least two and at most eight
 
 }  // namespace
-
-OnError parse_on_error(const std::string& text) {
-  if (text == "stop") return OnError::stop;
-  if (text == "skip") return OnError::skip;
-  throw std::runtime_error(fmt::format("on_error '{}' is unknown; allowed: stop, skip", text));
-}
 
 Loader::Loader(std::shared_ptr<const ImageSet> set, Pipeline pipeline, const LoaderOptions& options)
     : set_(std::move(set)), pipeline_(std::move(pipeline)), options_(options), next_step_(options.first_step) {
@@ -40,10 +35,13 @@ Loader::Loader(std::shared_ptr<const ImageSet> set, Pipeline pipeline, const Loa
   const size_t bytes = static_cast<size_t>(options_.batch_size) * shape_.count() * sizeof(float);
   most_slots_ = std::clamp<size_t>(kQueueBytes / bytes, 2, 8);
   run_ = static_cast<size_t>(std::clamp<int64_t>(options_.batch_size / (4 * options_.threads), 1, 64));
-  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+  threads_ = support::start_threads(
+      options_.threads, [this](int) { work(); }, [this] { stop(); }, "set data.threads lower");
 }
 
-Loader::~Loader() {
+Loader::~Loader() { stop(); }
+
+void Loader::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -58,10 +56,8 @@ void Loader::find_shape() {
   Scratch scratch;
   for (int64_t i = 0; i < set_->size(); ++i) {
     int64_t index = i;
-    if (!load(index, scratch)) continue;
-    Random random(options_.seed, Purpose::augment, 0, static_cast<uint64_t>(index));
+    if (!load({i, 0}, index, scratch)) continue;
     try {
-      pipeline_.apply(scratch, random);
       std::vector<float> out(scratch.image.pixels.size());
       pipeline_.to_float(scratch.image, out.data());
     } catch (const std::runtime_error& error) {
@@ -198,13 +194,11 @@ Loader::Example Loader::example_at(int64_t position) {
 void Loader::make(Slot& slot, size_t i, Scratch& scratch) {
   const Example example = slot.examples[i];
   int64_t index = example.index;
-  if (!load(index, scratch)) {
+  if (!load(example, index, scratch)) {
     slot.missing[i] = 1;
     return;
   }
   try {
-    Random random(options_.seed, Purpose::augment, example.epoch, static_cast<uint64_t>(example.index));
-    pipeline_.apply(scratch, random);
     if (scratch.image.shape() != shape_)
       throw std::runtime_error(
           fmt::format("is {}x{} with {} channels after preprocessing '{}', the first image of the set {}x{} with {}; make all one size, "
@@ -219,12 +213,14 @@ void Loader::make(Slot& slot, size_t i, Scratch& scratch) {
   slot.batch.indices[i] = index;
 }
 
-// Decodes the image, or with OnError::skip in an endless stream the next good one, which becomes `index`. False if it is to be left out.
-bool Loader::load(int64_t& index, Scratch& scratch) {
+// Decodes and preprocesses the image `index`, or with OnError::skip in an endless stream the next good one, which becomes `index`. False if
+// it is to be left out.
+bool Loader::load(const Example& example, int64_t& index, Scratch& scratch) {
   for (int64_t tries = 0; tries < set_->size(); ++tries) {
     if (!is_bad(index)) {
       try {
         set_->load(index, scratch.image);
+        preprocess(example, index, scratch);
         return true;
       } catch (const DataError&) {
         if (options_.on_error == OnError::stop) throw;
@@ -235,6 +231,17 @@ bool Loader::load(int64_t& index, Scratch& scratch) {
     index = (index + 1) % set_->size();
   }
   throw std::runtime_error(fmt::format("loader: none of the {} images can be read; '{}' is the first", set_->size(), set_->name(0)));
+}
+
+void Loader::preprocess(const Example& example, int64_t index, Scratch& scratch) const {
+  Random random(options_.seed, Purpose::augment, example.epoch, static_cast<uint64_t>(example.index));
+  try {
+    pipeline_.apply(scratch, random);
+  } catch (const ImageError& error) {
+    throw DataError(set_->name(index), error.what());
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("{}: {}", set_->name(index), error.what()));
+  }
 }
 
 // Closes the gaps of examples left out, then mixes.

@@ -16,13 +16,11 @@
 
 #include "data/image_set.h"
 #include "data/pipeline.h"
+#include "support/on_error.h"
 
 namespace hinge::data {
 
-// What a file that cannot be decoded does. skip: a training stream shows the next readable image of the set in its place, a single pass
-// leaves it out.
-enum class OnError { stop, skip };
-OnError parse_on_error(const std::string& text);  // "stop" or "skip"
+using support::OnError;
 
 struct LoaderOptions {
   int64_t batch_size = 1;
@@ -34,6 +32,8 @@ struct LoaderOptions {
   bool endless = true;     // epoch after epoch; else one pass
   bool drop_last = false;  // leave out what does not fill a batch at an epoch's end; else the next epoch follows at once, or, in a single
                            // pass, the last batch is short
+  // Of a file that cannot be decoded or resized. skip: a training stream shows the next readable image of the set in its place, a single
+  // pass goes without it.
   OnError on_error = OnError::stop;
   int64_t first_step = 0;  // the step of the first batch
 };
@@ -84,12 +84,14 @@ class Loader {
   };
 
   void work();
+  void stop();  // ends the threads' work
   void make_batches();
   Slot* slot_with_work();
   void open_slot();
   Example example_at(int64_t position);
   void make(Slot& slot, size_t i, Scratch& scratch);
-  bool load(int64_t& index, Scratch& scratch);
+  bool load(const Example& example, int64_t& index, Scratch& scratch);
+  void preprocess(const Example& example, int64_t index, Scratch& scratch) const;
   void complete(Slot& slot) const;
   void mix(Batch& batch) const;
   void find_shape();

@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "data/error.h"
 #include "data/randaug.h"
 
 namespace hinge::data {
@@ -55,8 +56,13 @@ class ResizeSmall : public Step {
   void apply(Scratch& scratch, Random&) const override {
     const Image& image = scratch.image;
     const double ratio = static_cast<double>(size_) / std::min(image.height, image.width);
-    const auto scaled = [&](int side) { return std::max(size_, static_cast<int>(std::lround(side * ratio))); };
-    resize_box(scratch, whole(image), scaled(image.height), scaled(image.width));
+    const auto scaled = [&](int side) { return std::max<int64_t>(size_, std::llround(side * ratio)); };
+    const int64_t height = scaled(image.height), width = scaled(image.width);
+    if (!is_sane_size(height, width))
+      throw ImageError(
+          fmt::format("has {}x{} pixels, which resize_small({}) would make {}x{}: at most {} pixels are allowed, {} along a side",
+                      image.height, image.width, size_, height, width, kMaxPixels, kMaxSide));
+    resize_box(scratch, whole(image), static_cast<int>(height), static_cast<int>(width));
   }
 
  private:

@@ -31,7 +31,8 @@ class Pipeline {
 
   const std::string& text() const { return text_; }
 
-  // The steps on scratch.image, as bytes. Throws std::runtime_error if the image is too small for one of them.
+  // The steps on scratch.image, as bytes. Throws std::runtime_error if the image is too small for one of them, ImageError if it is so long
+  // and thin that a step would make too large a picture of it.
   void apply(Scratch& scratch, Random& random) const;
 
   // The bytes as numbers, H W C, into `out`: 0 to 255, or as value_range or standardize say.

@@ -1,4 +1,4 @@
-// Formats, splits and label maps.
+// Paths, splits and label maps: what is the same for all formats.
 #include "data/source.h"
 
 #include <fmt/ranges.h>
@@ -8,19 +8,17 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <unordered_map>
 
 #include "data/error.h"
 #include "data/files.h"
+#include "data/formats.h"
 #include "data/random.h"
 
 namespace hinge::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";  // Debian's package dataset-fashion-mnist
 
 std::optional<int64_t> whole_number(std::string_view text) {
   int64_t value = 0;
@@ -29,162 +27,19 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// The first of `names` that is a file in `folder`, as it is or with .gz at its end.
-std::string find_file(const fs::path& folder, const std::vector<std::string>& names) {
-  for (const std::string& name : names)
-    for (const char* ending : {"", ".gz"})
-      if (fs::is_regular_file(folder / (name + ending))) return (folder / (name + ending)).string();
-  throw DataError(folder.string(),
-                  fmt::format("has none of the files {} (each also with .gz); give the folder that holds them", fmt::join(names, ", ")));
-}
-
-constexpr const char* kIdxImages[] = {"-images-idx3-ubyte", "-images.idx3-ubyte", "-images-idx4-ubyte"};  // after the name of a split
-constexpr const char* kMnistTest = "t10k";                                                                // stands for test
-
-std::unique_ptr<ImageSet> open_idx_folder(const DataSource& source, const std::string& split, std::vector<std::string> classes) {
-  const std::vector<std::string> prefixes =
-      split == "test" ? std::vector<std::string>{kMnistTest, "test"} : std::vector<std::string>{split};
-  std::vector<std::string> images, labels;
-  for (const std::string& prefix : prefixes) {
-    for (const char* ending : kIdxImages) images.push_back(prefix + ending);
-    for (const char* rank : {"-idx1-ubyte", ".idx1-ubyte"}) labels.push_back(prefix + "-labels" + rank);
-  }
-  const std::string images_file = find_file(source.path, images), labels_file = find_file(source.path, labels);
-  return open_idx(images_file, labels_file, std::move(classes));
-}
-
-// The splits that have a file of images, in the order of their names.
-std::vector<std::string> idx_splits(const fs::path& folder) {
-  std::set<std::string> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const fs::path file = entry.path().filename();
-    const std::string name = (file.extension() == ".gz" ? file.stem() : file).string();
-    for (const std::string_view ending : kIdxImages) {
-      if (name.size() <= ending.size() || !name.ends_with(ending)) continue;
-      const std::string split = name.substr(0, name.size() - ending.size());
-      found.insert(split == kMnistTest ? "test" : split);
-    }
-  }
-  return {found.begin(), found.end()};
-}
-
-std::vector<std::string> numbers(int count) {
-  std::vector<std::string> names(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) names[static_cast<size_t>(i)] = std::to_string(i);
-  return names;
-}
-
-// The names in `file`, one a line; numbers if there is no such file.
-std::vector<std::string> class_names(const fs::path& file, int count) {
-  if (!fs::exists(file)) return numbers(count);
-  std::vector<std::string> names = read_lines(file.string());
-  if (names.size() != static_cast<size_t>(count))
-    throw DataError(file.string(), fmt::format("names {} classes; {} are expected, one a line", names.size(), count));
-  return names;
-}
-
-// The folder itself, or the one of CIFAR's archive in it.
-fs::path cifar_folder(const DataSource& source, const char* of_archive) {
-  const fs::path folder = source.path;
-  return fs::is_directory(folder / of_archive) ? folder / of_archive : folder;
-}
-
-void require_split(const DataSource& source, const std::string& split) {
-  if (split != "train" && split != "test")
-    throw std::runtime_error(fmt::format("{} has no split '{}'; there are train and test", source.format, split));
-}
-
-std::unique_ptr<ImageSet> open_mnist(const DataSource& source, const std::string& split) {
-  require_split(source, split);
-  return open_idx_folder(source, split, numbers(10));
-}
-
-std::unique_ptr<ImageSet> open_fashion_mnist(const DataSource& source, const std::string& split) {
-  require_split(source, split);
-  return open_idx_folder(source, split,
-                         {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"});
-}
-
-std::unique_ptr<ImageSet> open_kmnist(const DataSource& source, const std::string& split) {
-  require_split(source, split);
-  return open_idx_folder(source, split, {"o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"});
-}
-
-std::unique_ptr<ImageSet> open_any_idx(const DataSource& source, const std::string& split) { return open_idx_folder(source, split, {}); }
-
-std::unique_ptr<ImageSet> open_cifar10(const DataSource& source, const std::string& split) {
-  require_split(source, split);
-  const fs::path folder = cifar_folder(source, "cifar-10-batches-bin");
-  std::vector<std::string> files;
-  if (split == "test") files.push_back((folder / "test_batch.bin").string());
-  for (int batch = 1; split == "train" && batch <= 5; ++batch) files.push_back((folder / fmt::format("data_batch_{}.bin", batch)).string());
-  return open_cifar(files, 1, class_names(folder / "batches.meta.txt", 10));
-}
-
-std::unique_ptr<ImageSet> open_cifar100(const DataSource& source, const std::string& split) {
-  require_split(source, split);
-  const fs::path folder = cifar_folder(source, "cifar-100-binary");
-  return open_cifar({(folder / (split + ".bin")).string()}, 2, class_names(folder / "fine_label_names.txt", 100));
-}
-
-std::unique_ptr<ImageSet> open_image_folder(const DataSource& source, const std::string& split) {
-  if (split == "all") return open_folder(source.path);
-  const fs::path folder = fs::path(source.path) / split;
-  if (!fs::is_directory(folder))
-    throw DataError(
-        source.path,
-        fmt::format("has no folder '{}' for the split; give the name of one, or 'all' if the classes are directly in it", split));
-  return open_folder(folder.string());
-}
-
-std::unique_ptr<ImageSet> open_synthetic(const DataSource& source, const std::string& split) {
-  const std::vector<std::string> splits = {"train", "test", "val"};
-  const auto at = std::find(splits.begin(), splits.end(), split);
-  if (at == splits.end()) throw std::runtime_error(fmt::format("synthetic has no split '{}'; there are train, val and test", split));
-  Synthetic what = source.synthetic;
-  what.stream = static_cast<uint64_t>(at - splits.begin());
-  return make_synthetic(what);
-}
-
-struct Format {
-  std::string name;
-  std::unique_ptr<ImageSet> (*open)(const DataSource&, const std::string& split);
-};
-
-const std::vector<Format>& table() {
-  static const std::vector<Format> table = {{"fashion-mnist", open_fashion_mnist},
-                                            {"mnist", open_mnist},
-                                            {"kmnist", open_kmnist},
-                                            {"idx", open_any_idx},
-                                            {"cifar10", open_cifar10},
-                                            {"cifar100", open_cifar100},
-                                            {"folder", open_image_folder},
-                                            {"synthetic", open_synthetic}};
-  return table;
-}
-
-const Format& find_format(const std::string& name) {
-  const auto found = std::find_if(table().begin(), table().end(), [&](const Format& format) { return format.name == name; });
-  if (found == table().end())
-    throw std::runtime_error(fmt::format("unknown data format '{}'; known: {}", name, fmt::join(formats(), ", ")));
-  return *found;
-}
-
 // With its default path, and the path looked at.
-DataSource resolved(DataSource source) {
-  if (source.format == "synthetic") {
+DataSource resolved(const Format& format, DataSource source) {
+  if (!format.takes_path) {
     if (!source.path.empty())
-      throw std::runtime_error(fmt::format("synthetic data have no path, but '{}' was given; leave it out", source.path));
+      throw std::runtime_error(fmt::format("{} data have no path, but '{}' was given; leave it out", format.name, source.path));
     return source;
   }
-  if (source.path.empty() && source.format == "fashion-mnist") {
-    source.path = kFashionMnist;
-    if (!fs::is_directory(source.path))
-      throw DataError(source.path, "is not there; install the images with: sudo apt-get install dataset-fashion-mnist");
-    return source;
+  if (source.path.empty()) {
+    if (format.default_path.empty())
+      throw std::runtime_error(fmt::format("data of format '{}' need a path: give the folder of the set", format.name));
+    source.path = format.default_path;
+    if (!fs::is_directory(source.path)) throw DataError(source.path, "is not there; install the images with: " + format.install);
   }
-  if (source.path.empty())
-    throw std::runtime_error(fmt::format("data of format '{}' need a path: give the folder of the set", source.format));
   if (!fs::is_directory(source.path)) throw DataError(source.path, fs::exists(source.path) ? "is not a folder" : "does not exist");
   return source;
 }
@@ -229,7 +84,7 @@ std::unique_ptr<ImageSet> map_labels(std::unique_ptr<ImageSet> opened, const std
     for (const std::string& target : targets) highest = std::max(highest, label_of[target] = *whole_number(target));
     constexpr int64_t kMostClasses = 1000000;
     if (highest >= kMostClasses) throw DataError(path, fmt::format("class number {} is too high: at most {}", highest, kMostClasses - 1));
-    classes = numbers(static_cast<int>(highest + 1));
+    classes = numbered_classes(highest + 1);
   } else {
     std::sort(targets.begin(), targets.end());
     targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
@@ -255,7 +110,7 @@ std::unique_ptr<ImageSet> map_labels(std::unique_ptr<ImageSet> opened, const std
 const std::vector<std::string>& formats() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const Format& format : table()) list.push_back(format.name);
+    for (const Format& format : format_table()) list.push_back(format.name);
     return list;
   }();
   return names;
@@ -264,26 +119,20 @@ const std::vector<std::string>& formats() {
 std::unique_ptr<ImageSet> open_images(const DataSource& given) {
   const Format& format = find_format(given.format);
   const Split split = parse_split(given.split);
-  const DataSource source = resolved(given);
+  const DataSource source = resolved(format, given);
+  if (!format.splits.empty() && std::find(format.splits.begin(), format.splits.end(), split.name) == format.splits.end())
+    throw std::runtime_error(fmt::format("{} has no split '{}'; there are {}", format.name, split.name, fmt::join(format.splits, ", ")));
   std::unique_ptr<ImageSet> set = format.open(source, split.name);
   if (set->size() > int64_t{UINT32_MAX}) throw std::runtime_error(fmt::format("{}: more than 2^32 images", source.path));
   if (!source.label_map.empty()) set = map_labels(std::move(set), source.label_map);
-  if (!split.whole()) set = take_part(std::move(set), split, source.format == "folder");
+  if (!split.whole()) set = take_part(std::move(set), split, format.sorted_by_class);
   return set;
 }
 
 std::vector<std::string> splits(const DataSource& given) {
-  find_format(given.format);
-  const DataSource source = resolved(given);
-  if (source.format == "synthetic") return {"train", "val", "test"};
-  std::vector<std::string> found;
-  if (source.format == "idx") found = idx_splits(source.path);
-  if (source.format == "folder") {
-    for (const char* name : {"train", "val", "validation", "test"})
-      if (fs::is_directory(fs::path(source.path) / name)) found.emplace_back(name);
-    if (found.empty()) return {"all"};
-  }
-  return found.empty() ? std::vector<std::string>{"train", "test"} : found;
+  const Format& format = find_format(given.format);
+  const DataSource source = resolved(format, given);
+  return format.splits.empty() ? format.find_splits(source.path) : format.splits;
 }
 
 Split parse_split(const std::string& text) {

@@ -12,19 +12,18 @@ namespace hinge::data {
 
 struct DataSource {
   std::string format = {};      // one of formats()
-  std::string path = {};        // the folder of the set; fashion-mnist has a default; synthetic has none
+  std::string path = {};        // the folder of the set; some formats have a default, or none
   std::string split = "train";  // a name, or a part: "train[:90%]", "train[90%:]", "test[:1000]", "train[-10%:]"
   std::string label_map = {};   // file with lines "class<TAB>new class"; classes without a line are left out
   Synthetic synthetic = {};     // format "synthetic" only; its stream is given by the split
 };
 
-const std::vector<std::string>& formats();
+const std::vector<std::string>& formats();  // the names in the table of formats.h
 
 // Throws DataError for files, std::runtime_error for a mistake in `source`.
 std::unique_ptr<ImageSet> open_images(const DataSource& source);
 
-// The splits that are there: of an image folder those of train, val, validation and test that exist, else "all" (the folder itself holds
-// the classes); of idx every one that has a file of images; of synthetic "train", "val" and "test"; else "train" and "test".
+// The splits that are there.
 std::vector<std::string> splits(const DataSource& source);
 
 // "train[10%:20%]" taken apart.

@@ -42,6 +42,8 @@ double MultiplyAddRegisters(int64_t steps, float* sink) {
   return 2.0 * 12.0 * static_cast<double>(steps) * static_cast<double>(hn::Lanes(d));
 }
 
+int64_t VectorBytes() { return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<uint8_t>())); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
 HWY_AFTER_NAMESPACE();
@@ -50,6 +52,7 @@ HWY_AFTER_NAMESPACE();
 namespace hinge::kernels {
 
 HWY_EXPORT(MultiplyAddRegisters);
+HWY_EXPORT(VectorBytes);
 
 namespace {
 
@@ -72,6 +75,8 @@ std::string simd_target() {
   usable_targets();
   return names(hwy::SupportedTargets() & HWY_TARGETS).front();
 }
+
+int64_t simd_vector_bytes() { return HWY_DYNAMIC_DISPATCH(VectorBytes)(); }
 
 std::vector<std::string> compiled_simd_targets() { return names(HWY_TARGETS); }
 std::vector<std::string> usable_simd_targets() { return names(usable_targets()); }

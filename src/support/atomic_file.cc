@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 namespace hinge::support {
 namespace {
@@ -38,12 +39,13 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-void sync_path(const std::string& path, int flags) {
+// The reason why it could not be flushed; 0 if it was.
+int sync_path(const std::string& path, int flags) {
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
   if (descriptor < 0) throw_file_error("open", path);
   const int failed = ::fsync(descriptor) != 0 ? errno : 0;
   ::close(descriptor);
-  if (failed != 0) throw_file_error("flush", path, failed);
+  return failed;
 }
 
 }  // namespace
@@ -120,7 +122,28 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-void sync_file(const std::string& path) { sync_path(path, O_RDONLY); }
-void sync_folder(const std::string& path) { sync_path(path, O_RDONLY | O_DIRECTORY); }
+void sync_file(const std::string& path) {
+  if (const int failed = sync_path(path, O_RDONLY); failed != 0) throw_file_error("flush", path, failed);
+}
+
+void sync_folder(const std::string& path) {
+  // Some file systems, of networks for example, flush files but no folders.
+  if (const int failed = sync_path(path, O_RDONLY | O_DIRECTORY); failed != 0 && failed != EINVAL && failed != ENOTSUP)
+    throw_file_error("flush", path, failed);
+}
+
+void make_folders(const std::string& folder) {
+  std::vector<std::filesystem::path> missing;
+  std::error_code ignored;
+  for (std::filesystem::path at = std::filesystem::absolute(folder); !std::filesystem::exists(at, ignored) && at.has_relative_path();
+       at = at.parent_path())
+    missing.push_back(at);
+  for (; !missing.empty(); missing.pop_back()) {
+    if (::mkdir(missing.back().c_str(), 0777) != 0 && errno != EEXIST) throw_file_error("make the folder", folder);
+    const std::string above = folder_of(missing.back().string());
+    if (::access(above.c_str(), R_OK) == 0) sync_folder(above);  // one that may only be written to cannot be flushed
+  }
+  if (!std::filesystem::is_directory(folder, ignored)) throw_file_error("make the folder", folder, ENOTDIR);
+}
 
 }  // namespace hinge::support

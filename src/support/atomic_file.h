@@ -36,9 +36,12 @@ inline constexpr std::string_view kPartialSuffix = ".partial";
 // The whole content of a file.
 std::string read_file(const std::string& path);
 
-// Flushes a file's content, or a folder's list of names, to the disk.
+// Flushes a file's content, or a folder's list of names, to the disk. A folder whose file system has no such thing is left as it is.
 void sync_file(const std::string& path);
 void sync_folder(const std::string& path);
+
+// Makes a folder and those above it that are missing; they stay after a power cut.
+void make_folders(const std::string& folder);
 
 // Writes all of `bytes` to an open file; `path` is for the message.
 void write_all(int descriptor, std::string_view bytes, const std::string& path);

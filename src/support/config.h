@@ -211,6 +211,9 @@ template <class T> std::vector<ConfigField> config_fields(T& config) {
   return collector.take();
 }
 
+// The word of a value of an enum.
+template <config_detail::Enum T> std::string config_word(T value) { return std::get<std::string>(config_detail::Codec<T>::encode(value)); }
+
 // Reads a TOML file, or text that came from `name`, over what `config` holds; keys that are not there keep their value.
 // If anything is wrong, `config` stays as it was and ConfigError is thrown.
 template <class T> void read_config(T& config, const std::string& path) {

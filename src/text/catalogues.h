@@ -45,6 +45,9 @@ CatalogueText read_catalogues(const CatalogueOptions& options);
 std::string near_duplicate_key(std::string_view text);
 
 enum class Part { train, valid, test };
+inline std::vector<std::pair<std::string, Part>> config_words(Part) {
+  return {{"train", Part::train}, {"valid", Part::valid}, {"test", Part::test}};
+}
 struct SplitPair {
   const Pair* pair = nullptr;
   std::set<std::string> singulars = {};  // of plural forms: the sources of their messages' forms for one thing

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <thread>
+
+#include "support/threads.h"
 
 namespace hinge::text {
 namespace {
@@ -28,7 +29,7 @@ std::vector<Encoded> encode(const ParallelText& text, const Vocabulary& vocabula
         encoded[i] = {vocabulary.encode(pairs[i]->source), vocabulary.encode(pairs[i]->target)};
   };
   std::vector<std::future<void>> others;  // which carry errors over
-  for (unsigned i = 1; i < std::thread::hardware_concurrency() && i * 1000 < pairs.size(); ++i)
+  for (int i = 1; i < support::default_threads() && static_cast<size_t>(i) * 1000 < pairs.size(); ++i)
     others.push_back(std::async(std::launch::async, work));
   work();
   for (std::future<void>& other : others) other.get();
@@ -56,8 +57,6 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
   if (options.document_tokens < 0 || most < 2)
     throw std::runtime_error(fmt::format("corpus: document_tokens {} and longest {} are not allowed: give 0 or at least 2 tokens",
                                          options.document_tokens, options.longest));
-  if (options.over_long != "drop" && options.over_long != "truncate")
-    throw std::runtime_error(fmt::format("corpus: over_long '{}' is unknown; allowed: drop, truncate", options.over_long));
   const auto room = static_cast<size_t>(most - 1);  // the rest is for eos, or bos
 
   std::vector<Encoded> encoded = encode(text, vocabulary);
@@ -77,9 +76,9 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
     for (size_t p = 0; p < pairs.size(); ++p) {
       auto& [from, to] = encoded[at++];
       if (std::max(from.size(), to.size()) > room) {
-        ++(options.over_long == "drop" ? skipped_["over-long"] : cut_);
+        ++(options.over_long == OverLong::drop ? skipped_["over-long"] : cut_);
         close(p);
-        if (options.over_long == "drop") {
+        if (options.over_long == OverLong::drop) {
           close(p + 1);
           continue;
         }

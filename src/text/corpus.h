@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "text/parallel.h"
@@ -11,10 +12,16 @@
 
 namespace hinge::text {
 
+// What a pair with too many tokens does: it is dropped, or truncated. Both are counted.
+enum class OverLong { drop, truncate };
+inline std::vector<std::pair<std::string, OverLong>> config_words(OverLong) {
+  return {{"drop", OverLong::drop}, {"truncate", OverLong::truncate}};
+}
+
 struct CorpusOptions {
-  int64_t document_tokens = 0;     // 0: every pair is an item; else consecutive pairs of a document, up to so many tokens on either side
-  int64_t longest = 256;           // tokens of a pair on either side, if documents are not cut
-  std::string over_long = "drop";  // a pair that is longer: left out and counted ("drop"), or cut and counted ("truncate")
+  int64_t document_tokens = 0;  // 0: every pair is an item; else consecutive pairs of a document, up to so many tokens on either side
+  int64_t longest = 256;        // tokens of a pair on either side, if documents are not cut
+  OverLong over_long = OverLong::drop;
 };
 
 // An item is at most n tokens long on either side (n = document_tokens, or longest), the end token included.

@@ -1,13 +1,7 @@
-// The words of OnError, counts as text.
+// Errors with advice, counts as text.
 #include "text/error.h"
 
 namespace hinge::text {
-
-OnError parse_on_error(const std::string& text) {
-  if (text == "stop") return OnError::stop;
-  if (text == "skip") return OnError::skip;
-  throw std::runtime_error(fmt::format("on_error '{}' is unknown; allowed: stop, skip", text));
-}
 
 TextError with_skip_advice(const TextError& error, const std::string& what) {
   return {error.file, error.line, fmt::format("{}; data.on_error=skip leaves such {} out", error.problem, what)};

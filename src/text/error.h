@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/on_error.h"
+
 namespace hinge::text {
 
 struct TextError : std::runtime_error {
@@ -23,9 +25,7 @@ struct TextError : std::runtime_error {
   std::string problem;
 };
 
-// What a bad line does: stop with a TextError, or be left out and counted.
-enum class OnError { stop, skip };
-OnError parse_on_error(const std::string& text);  // "stop" or "skip"
+using support::OnError;  // of a bad line or catalogue
 
 // The same error; its problem ends with how to do without `what`, the kind of thing that is bad: "lines", "catalogues".
 TextError with_skip_advice(const TextError& error, const std::string& what);

@@ -44,8 +44,8 @@ std::string unescape(std::string_view text) {
       --i;
       plain += static_cast<char>(value);
     } else if (c == 'x' && i + 1 < text.size() && hex_value(text[i + 1]) >= 0) {
-      int value = 0;
-      for (++i; i < text.size() && hex_value(text[i]) >= 0; ++i) value = value * 16 + hex_value(text[i]);
+      uint8_t value = 0;  // of many digits the last two count
+      for (++i; i < text.size() && hex_value(text[i]) >= 0; ++i) value = static_cast<uint8_t>(value * 16 + hex_value(text[i]));
       --i;
       plain += static_cast<char>(value);
     } else {

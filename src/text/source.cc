@@ -20,7 +20,7 @@ std::string find_file(const fs::path& folder, const std::string& name) {
 
 ParallelText read_files(const TextSource& source, const std::string& name) {
   const LanguagePair pair = parse_language_pair(source.pair);
-  const ParallelOptions options{parse_on_error(source.on_error), source.longest};
+  const ParallelOptions options{source.on_error, source.longest};
   const fs::path folder = source.path.empty() ? "." : source.path;
   const size_t comma = name.find(',');
   if (comma != std::string::npos)
@@ -33,7 +33,7 @@ CatalogueText read_machine(const TextSource& source) {
   CatalogueOptions options;
   if (!source.path.empty()) options.root = source.path;
   options.pair = source.pair;
-  options.on_error = parse_on_error(source.on_error);
+  options.on_error = source.on_error;
   options.longest = source.longest;
   options.held_out = source.held_out;
   return read_catalogues(options);
@@ -46,25 +46,22 @@ ParallelText take(ParallelText& part, const TextSource& source) {
   return std::move(part);
 }
 
-// Whether it is files; throws for what is neither.
 bool from_files(const TextSource& source) {
   if (source.longest < 1) throw std::runtime_error(fmt::format("longest {} is not allowed: give at least 1", source.longest));
-  if (source.kind != "files" && source.kind != "catalogues")
-    throw std::runtime_error(fmt::format("kind '{}' of text is unknown; allowed: catalogues, files", source.kind));
-  return source.kind == "files";
+  return source.kind == SourceKind::files;
 }
 
 }  // namespace
 
-const std::vector<std::string>& part_names() {
-  static const std::vector<std::string> names = {"train", "valid", "test"};
+std::vector<std::string> part_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : config_words(Part())) names.push_back(entry.first);
   return names;
 }
 
 std::optional<Part> part_of(const std::string& name) {
-  if (name == "train") return Part::train;
-  if (name == "valid") return Part::valid;
-  if (name == "test") return Part::test;
+  for (const auto& [word, part] : config_words(Part()))
+    if (word == name) return part;
   return {};
 }
 

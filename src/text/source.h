@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "text/catalogues.h"
@@ -11,30 +12,36 @@
 
 namespace hinge::text {
 
+// The catalogues of the programs on this machine, or parallel files.
+enum class SourceKind { catalogues, files };
+inline std::vector<std::pair<std::string, SourceKind>> config_words(SourceKind) {
+  return {{"catalogues", SourceKind::catalogues}, {"files", SourceKind::files}};
+}
+
 struct TextSource {
-  std::string kind = "catalogues";  // or "files"
+  SourceKind kind = SourceKind::catalogues;
   std::string pair = "en-de";
   std::string path = {};                                        // catalogues: /usr/share/locale if empty; files: the folder that holds them
   std::string train = "train", valid = "valid", test = "test";  // files: NAME of NAME.LANGUAGE, or "SOURCE,TARGET"
-  std::string on_error = "stop";                                // or "skip"
-  int64_t longest = 5000;                                       // characters of a line or message
-  double held_out = 0.01;                                       // catalogues: share of each of valid and test
+  OnError on_error = OnError::stop;
+  int64_t longest = 5000;  // characters of a line or message
+  double held_out = 0.01;  // catalogues: share of each of valid and test
 
   template <class V> void visit(V& v) {
-    v("kind", kind, "the catalogues of the programs on this machine, or parallel files", {"catalogues", "files"});
+    v("kind", kind, "the catalogues of the programs on this machine, or parallel files");
     v("pair", pair, "languages, from-to, such as en-de");
     v("path", path, "catalogues: folder of the locales (none: /usr/share/locale); files: the folder that holds them");
     v("train", train, "files: NAME of NAME.LANGUAGE (also .gz, .xz) to train on, or two file names with a comma");
     v("valid", valid, "files: the same, to choose by");
     v("test", test, "files: the same; hinge data export and hinge analyze read it, training does not");
-    v("on_error", on_error, "what a bad line or catalogue does", {"stop", "skip"});
+    v("on_error", on_error, "what a bad line or catalogue does");
     v("longest", longest, "characters of a line; longer ones are errors, longer messages of catalogues are left out");
     v("held_out", held_out, "catalogues: share of the messages for each of valid and test");
   }
 };
 
 // "train", "valid" and "test"; nothing for another name.
-const std::vector<std::string>& part_names();
+std::vector<std::string> part_names();
 std::optional<Part> part_of(const std::string& name);
 
 // Throws TextError for files, std::runtime_error for a mistake in `source`. Of catalogues, `skipped` is what was left out of all parts, as

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "support/atomic_file.h"
+#include "support/config.h"
 #include "text/hash.h"
 #include "text/pieces.h"
 #include "text/unicode.h"
@@ -20,8 +21,6 @@ constexpr size_t kLongestSentence = 16384;  // bytes; longer ones are not traine
 constexpr unsigned kSeed = 1;               // of the choice of sentences
 
 void require_options(const VocabularyOptions& options) {
-  if (options.type != "bpe" && options.type != "unigram")
-    throw std::runtime_error(fmt::format("vocabulary type '{}' is unknown; allowed: bpe, unigram", options.type));
   const int64_t least = options.byte_fallback ? 300 : 16;
   if (options.size < least || options.size > 1'000'000)
     throw std::runtime_error(fmt::format("vocabulary size {} is not allowed: give {} to 1000000", options.size, least));
@@ -43,7 +42,7 @@ Vocabulary Vocabulary::train(const std::vector<std::string_view>& sentences, con
   // Text goes in and comes out as it is, so no Unicode normalization: it would turn the ellipsis of menus into three dots, and a
   // translation would not be found equal to its reference.
   const std::unordered_map<std::string, std::string> arguments = {
-      {"model_type", options.type},
+      {"model_type", support::config_word(options.type)},
       {"vocab_size", std::to_string(options.size)},
       {"character_coverage", fmt::format("{}", options.coverage)},
       {"byte_fallback", options.byte_fallback ? "true" : "false"},
@@ -63,8 +62,8 @@ Vocabulary Vocabulary::train(const std::vector<std::string_view>& sentences, con
     bytes = piece_library().train(
         arguments, sentences.size(), [&](size_t i) { return collapse_spaces(sentences[i]); }, kSeed);
   } catch (const std::runtime_error& error) {
-    throw std::runtime_error(fmt::format("a {} vocabulary of {} pieces cannot be trained on these {} sentences: {}", options.type,
-                                         options.size, sentences.size(), error.what()));
+    throw std::runtime_error(fmt::format("a {} vocabulary of {} pieces cannot be trained on these {} sentences: {}",
+                                         support::config_word(options.type), options.size, sentences.size(), error.what()));
   }
   return from_bytes(std::move(bytes), "the trained vocabulary");
 }

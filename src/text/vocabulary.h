@@ -7,21 +7,28 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hinge::text {
 
 class PieceModel;
 
+// How pieces are found, by SentencePiece's names.
+enum class PieceType { bpe, unigram };
+inline std::vector<std::pair<std::string, PieceType>> config_words(PieceType) {
+  return {{"bpe", PieceType::bpe}, {"unigram", PieceType::unigram}};
+}
+
 struct VocabularyOptions {
-  std::string type = "bpe";       // bpe or unigram
+  PieceType type = PieceType::bpe;
   int64_t size = 8000;            // pieces, with the four special ones
   double coverage = 1.0;          // share of the characters of the text that get a piece; the rest is unknown
   bool byte_fallback = false;     // unknown characters as their bytes, which then are 256 of the pieces
   int64_t sentences = 1'000'000;  // a random choice of so many, if there are more
 
   template <class V> void visit(V& v) {
-    v("type", type, "how pieces are found", {"bpe", "unigram"});
+    v("type", type, "how pieces are found");
     v("size", size, "pieces, with the four special ones");
     v("coverage", coverage, "share of the characters of the text that get a piece");
     v("byte_fallback", byte_fallback, "spell unknown characters by 256 pieces for bytes");

@@ -50,7 +50,7 @@ struct RunConfig {
 
   template <class V> void visit(V& v) {
     v("seed", seed, "of the weights, the order of the data and everything else that is drawn");
-    v("threads", threads, "threads to compute with; 0: OMP_NUM_THREADS, else one for every core");
+    v("threads", threads, "threads to compute with; 0: OMP_NUM_THREADS, else one per core");
     v("eval_every", eval_every,
       "epochs between evaluations; the last step is evaluated in any case, and none less than half of that before it");
     v("checkpoint_every", checkpoint_every, "epochs between checkpoints");

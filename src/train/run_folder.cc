@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,12 +48,6 @@ std::string now_text() {
 
 void rename_or_throw(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) support::throw_file_error("rename to", to);
-}
-
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) support::throw_file_error("make the folder", folder, error.value());
 }
 
 template <class T> std::optional<T> optional_of(const json& object, const char* key) {
@@ -158,6 +153,11 @@ void clean(const std::string& run) {
 
 }  // namespace
 
+void Checkpoint::throw_damaged(const std::string& problem) const {
+  throw std::runtime_error(
+      fmt::format("'{}' is damaged: {}; remove {} to go back to the checkpoint before it", file(kDescription), problem, folder));
+}
+
 bool is_run(const std::string& folder) { return fs::exists(config_path(folder)); }
 
 void require_run(const std::string& folder) {
@@ -241,7 +241,8 @@ ChosenWeights choose_weights(const std::string& run, Which which) {
     throw std::runtime_error(run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");
   if (which == Which::best && chosen.checkpoint.score) {
     const CheckpointSearch last = latest_checkpoint(run);
-    const std::optional<double> mean = last.found ? optional_of<double>(last.found->state, "averaged_score") : std::nullopt;
+    const auto score_of_mean = [](const json& state) { return optional_of<double>(state, "averaged_score"); };
+    const std::optional<double> mean = last.found ? last.found->read_state(score_of_mean) : std::nullopt;
     if (mean && *mean > *chosen.checkpoint.score) chosen.checkpoint = *last.found, chosen.averaged = true;
   }
   return chosen;
@@ -283,7 +284,7 @@ void require_new_run(const std::string& folder) {
 
 RunFolder RunFolder::create(const std::string& folder, std::string_view config, const std::map<std::string, std::string>& files) {
   require_new_run(folder);
-  make_folder(checkpoints_folder(folder));
+  support::make_folders(checkpoints_folder(folder));
   RunFolder run(folder);
   require_new_run(folder);  // between the look and the lock another process may have made it
   run.write_status({});
@@ -295,7 +296,7 @@ RunFolder RunFolder::create(const std::string& folder, std::string_view config, 
 RunFolder RunFolder::open(const std::string& folder) {
   require_run(folder);
   RunFolder run(folder);
-  make_folder(checkpoints_folder(folder));
+  support::make_folders(checkpoints_folder(folder));
   clean(folder);
   if (fs::exists(status_path(folder))) try {
       run.started_ = read_status(folder).started;
@@ -320,7 +321,7 @@ void RunFolder::save_checkpoint(const CheckpointContent& content, int64_t keep) 
   const std::string checkpoints = checkpoints_folder(folder_), name = step_name(content.step), target = checkpoints + "/" + name;
   const std::string fresh = checkpoints + "/" + std::string(kNew) + name;
   fs::remove_all(fresh);
-  make_folder(fresh);
+  if (::mkdir(fresh.c_str(), 0777) != 0) support::throw_file_error("make the folder", fresh);
   try {
     json files = json::object();
     for (const CheckpointFile& file : content.files) {

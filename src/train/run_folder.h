@@ -41,6 +41,16 @@ struct Checkpoint {
   nlohmann::json state;         // what the caller gave to save_checkpoint
 
   std::string file(const std::string& name) const { return folder + "/" + name; }
+  [[noreturn]] void throw_damaged(const std::string& problem) const;  // of checkpoint.json; says what to do
+
+  // What `read` makes of the state. A value that is missing or of the wrong type is an error with the name of the file.
+  template <class Read> auto read_state(const Read& read) const {
+    try {
+      return read(state);
+    } catch (const nlohmann::json::exception& error) {
+      throw_damaged(error.what());
+    }
+  }
 };
 
 struct CheckpointSearch {

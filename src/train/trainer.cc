@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,14 +15,12 @@
 #include "support/process_memory.h"
 #include "support/require.h"
 #include "support/tensorboard.h"
+#include "support/threads.h"
 #include "train/adam.h"
 #include "train/weights.h"
 
 namespace hinge::train {
 namespace {
-
-// One for every core, or as many as OMP_NUM_THREADS says.
-const int kThreadsAtStart = omp_get_max_threads();
 
 // JSON has no word for what is not finite, and stores it as null.
 double number(const nlohmann::json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
@@ -69,21 +66,8 @@ class Loop {
     load_weights(from->file(kWeights), trainable_.parameters());
     adam_.load(from->file(kState), from->step);
     step_ = from->step;
-    const nlohmann::json& state = from->state;
-    if (state.contains("best")) best_ = number(state["best"]), best_step_ = state["best_step"].get<int64_t>();
-    if (state.contains("evaluated_at"))
-      score_ = number(state["score"]), evaluated_ = numbers(state["evaluated"]), evaluated_at_ = state["evaluated_at"].get<int64_t>();
-    if (step_ == settings_.steps() && state.contains("averaged_score"))
-      averaged_score_ = number(state["averaged_score"]), averaged_values_ = numbers(state["averaged"]);
     saved_at_ = step_;
-    if (state.contains("log")) {
-      sums_ = state["log"].get<Sums>();
-      log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
-      sums_.erase("steps"), sums_.erase("norm");
-    }
-    items_ = state.value("items", 0.0);
-    seconds_before_ = state.value("train_seconds", 0.0);
-    waited_before_ = state.value("waited_seconds", 0.0);
+    from->read_state([&](const nlohmann::json& state) { take_up(state); });
   }
 
   TrainResult run() {
@@ -105,6 +89,25 @@ class Loop {
   }
 
  private:
+  // What save() has written.
+  void take_up(const nlohmann::json& state) {
+    if (state.contains("best")) best_ = number(state.at("best")), best_step_ = state.at("best_step").get<int64_t>();
+    if (state.contains("evaluated_at")) {
+      score_ = number(state.at("score")), evaluated_ = numbers(state.at("evaluated"));
+      evaluated_at_ = state.at("evaluated_at").get<int64_t>();
+    }
+    if (step_ == settings_.steps() && state.contains("averaged_score"))
+      averaged_score_ = number(state.at("averaged_score")), averaged_values_ = numbers(state.at("averaged"));
+    if (state.contains("log")) {
+      sums_ = state.at("log").get<Sums>();
+      log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
+      sums_.erase("steps"), sums_.erase("norm");
+    }
+    items_ = state.value("items", 0.0);
+    seconds_before_ = state.value("train_seconds", 0.0);
+    waited_before_ = state.value("waited_seconds", 0.0);
+  }
+
   TrainResult steps() {
     trainable_.begin(step_);
     metrics_.emplace(metrics_path(folder_.folder()), step_);
@@ -463,6 +466,6 @@ std::string absolute_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-void use_threads(int64_t threads) { at::set_num_threads(threads > 0 ? static_cast<int>(threads) : kThreadsAtStart); }
+void use_threads(int64_t threads) { at::set_num_threads(threads > 0 ? static_cast<int>(threads) : support::default_threads()); }
 
 }  // namespace hinge::train

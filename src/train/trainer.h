@@ -96,7 +96,7 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step = 0);
 // A path as it reads from every folder; "" stays.
 std::string absolute_path(const std::string& path);
 
-// 0: one for every core, or as many as OMP_NUM_THREADS says.
+// 0: support::default_threads().
 void use_threads(int64_t threads);
 
 double steady_seconds();  // by a clock that never goes back

@@ -14,8 +14,8 @@ namespace {
 Machine good_machine() {
   Machine machine;
   machine.compiler = "GCC 12.2.0";
-  machine.libtorch = {"1.13.0", 4, 170.0};
-  machine.openmp_threads = 4;
+  machine.libtorch = {"1.13.0", 170.0};
+  machine.threads = 4;
   machine.onednn_version = "2.6.3";
   machine.onednn_sgemm_gflops = 350.0;
   machine.blas = {BlasKind::openblas_openmp, "/usr/lib/x86_64-linux-gnu/openblas-openmp/libblas.so.3", 340.0};
@@ -56,13 +56,10 @@ TEST(Findings, Blas) {
 
 TEST(Findings, Threads) {
   Machine machine = good_machine();
-  machine.openmp_threads = machine.libtorch.threads = 1;
-  expect_finding(machine, "OpenMP uses one thread on 4 cores", "export OMP_NUM_THREADS=4");
-  machine.openmp_threads = 3;
-  expect_finding(machine, "OpenMP uses 3 threads on 4 cores", "export OMP_NUM_THREADS=4");
-  machine = good_machine();
-  machine.libtorch.threads = 2;
-  expect_finding(machine, "LibTorch uses 2 threads on 4 cores", "OMP_NUM_THREADS=4");
+  machine.threads = 1;
+  expect_finding(machine, "Hinge uses one thread on 4 cores", "unset OMP_NUM_THREADS");
+  machine.threads = 3;
+  expect_finding(machine, "Hinge uses 3 threads on 4 cores", "unset OMP_NUM_THREADS");
   machine = good_machine();
   machine.cpu.cores = 2;
   expect_finding(machine, "2 of the machine's 4 cores", "taskset");

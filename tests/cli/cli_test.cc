@@ -1,5 +1,6 @@
 // Runs the hinge program as a user does. HINGE_COMMAND is its path.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -96,7 +97,7 @@ TEST_F(Cli, DoctorAsJson) {
   EXPECT_FALSE(json.at("libtorch").at("version").get<std::string>().empty());
   EXPECT_TRUE(json.at("blas").at("path").get<std::string>().starts_with("/"));
   EXPECT_FALSE(json.at("compiler").get<std::string>().empty());
-  EXPECT_GE(json.at("threads").at("openmp"), 1);
+  EXPECT_GE(json.at("threads"), 1);
   EXPECT_GE(json.at("cpu").at("cores"), 1);
   EXPECT_GT(json.at("memory").at("available_bytes"), 0);
   EXPECT_TRUE(json.at("findings").is_array());
@@ -107,15 +108,37 @@ TEST_F(Cli, DoctorAsJson) {
   }
 }
 
-TEST_F(Cli, DoctorSeesOneThread) {
-  ::setenv("OMP_NUM_THREADS", "1", 1);
-  const Result result = hinge("doctor --json");
+TEST_F(Cli, ThreadsFollowOnePolicy) {
+  const std::string attention = "bench attention --quick --rounds 1 --shapes 1x1x8 --dim 8 --h relu --pass forward --json -";
+  const std::string vit = "bench vit --models 28px/4 --attention relu-vit --pass infer --rounds 1 --json -";
+  const auto answer = [&](const std::string& command) {
+    const Result result = hinge(command);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return nlohmann::json::parse(result.out);
+  };
+  const auto expect_threads = [&](int threads) {
+    const nlohmann::json doctor = answer("doctor --json");
+    EXPECT_EQ(doctor.at("threads"), threads);
+    EXPECT_EQ(answer(attention).at("machine").at("threads"), threads);
+    return doctor;
+  };
+  cpu_set_t cores;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof cores, &cores), 0);
+
   ::unsetenv("OMP_NUM_THREADS");
-  ASSERT_EQ(result.code, 0) << result.err;
-  const nlohmann::json json = nlohmann::json::parse(result.out);
-  EXPECT_EQ(json.at("threads").at("openmp"), 1);
-  if (json.at("cpu").at("cores") == 1) GTEST_SKIP() << "one core only";
-  EXPECT_NE(json.at("findings").dump().find("OpenMP uses one thread"), std::string::npos);
+  const nlohmann::json free = expect_threads(CPU_COUNT(&cores));
+  EXPECT_EQ(free.at("findings").dump().find("thread on"), std::string::npos) << free;  // nothing was set: nothing is wrong
+  EXPECT_EQ(free.at("findings").dump().find("threads on"), std::string::npos) << free;
+
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  const nlohmann::json one = expect_threads(1);
+  EXPECT_EQ(answer(vit).at("machine").at("threads"), 1);
+  if (one.at("cpu").at("cores") > 1) {
+    EXPECT_NE(one.at("findings").dump().find("Hinge uses one thread on"), std::string::npos) << one;
+    EXPECT_NE(one.at("findings").dump().find("unset OMP_NUM_THREADS"), std::string::npos) << one;
+  }
+  EXPECT_EQ(answer(attention + " --threads 3").at("machine").at("threads"), 3);
+  ::unsetenv("OMP_NUM_THREADS");
 }
 
 TEST_F(Cli, BenchAttentionWritesRowsAndPlot) {

@@ -197,6 +197,22 @@ TEST_F(TrainedModel, GivesItsWeightsToANewRun) {
   EXPECT_FALSE(fs::exists(folder_ / "wider"));
 }
 
+TEST_F(TrainedModel, NeedsANameForEachClass) {
+  fs::copy(folder_ / "run", folder_ / "damaged", fs::copy_options::recursive);
+  for (const json& classes : {json::array({"one"}), json::array({"a", "b", "c", "d", "e"})}) {
+    for (const auto& entry : fs::directory_iterator(folder_ / "damaged" / "checkpoints")) {
+      const fs::path file = entry.path() / "checkpoint.json";
+      json description = json::parse(hinge_command::read_file(file));
+      description["state"]["classes"] = classes;
+      std::ofstream(file) << description;
+    }
+    EXPECT_EQ(run("predict " + path("damaged") + " " + path("0.png")), 1);
+    EXPECT_TRUE(complains("checkpoint.json' is damaged: it names " + std::to_string(classes.size()) + " classes, the model has 4")) << err_;
+    ASSERT_EQ(run("report " + path("damaged") + " --out " + path("page.html")), 0) << err_;
+    EXPECT_NE(hinge_command::read_file(folder_ / "page.html").find("classes, the model has 4"), std::string::npos);
+  }
+}
+
 TEST_F(TrainedModel, WrongArgumentsAreNamed) {
   EXPECT_EQ(run("eval " + path("nowhere")), 1);
   EXPECT_TRUE(complains("is not a run"));

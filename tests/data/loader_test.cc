@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data/codec.h"
+#include "data/error.h"
 #include "data/source.h"
 #include "writers.h"
 
@@ -211,6 +212,26 @@ TEST_F(BadFiles, AreLeftOutOfASinglePass) {
   EXPECT_EQ(large[1].indices, (std::vector<int64_t>{6, 7, 8}));
 }
 
+TEST(Loader, AnImageTooLongToBeResizedIsABadFile) {
+  const TemporaryFolder folder;
+  folder.write("c/1.png", encode_png({6, 6, 3, Bytes(108)}));
+  folder.write("c/2.png", encode_png({60000, 1, 3, Bytes(180000)}));
+  folder.write("c/3.png", encode_png({6, 6, 3, Bytes(108, 3)}));
+  const std::shared_ptr<const ImageSet> set = open_folder(folder.path());
+  const Pipeline pipeline("resize_small(256)|central_crop(2)");
+  Loader stops(set, pipeline, {.batch_size = 3, .shuffle = false});
+  Batch batch;
+  EXPECT_THROW(stops.next(batch), DataError);
+  EXPECT_ERROR(stops.next(batch), "c/2.png: ", "60000x1");
+  for (const bool endless : {true, false}) {
+    Loader skips(set, pipeline, {.batch_size = 3, .shuffle = false, .endless = endless, .on_error = OnError::skip});
+    ASSERT_TRUE(skips.next(batch));
+    EXPECT_EQ(batch.indices, (endless ? std::vector<int64_t>{0, 2, 2} : std::vector<int64_t>{0, 2}));
+    ASSERT_EQ(skips.skipped().size(), 1u);
+    EXPECT_TRUE(skips.skipped()[0].ends_with("c/2.png"));
+  }
+}
+
 TEST(Loader, NoReadableImageIsAnError) {
   const TemporaryFolder folder;
   folder.write("c/1.png", Bytes{});
@@ -237,8 +258,6 @@ TEST(Loader, OptionsAreChecked) {
   EXPECT_ERROR(Loader(made_up(3), Pipeline(""), {.batch_size = 0}), "batch size 0");
   EXPECT_ERROR(Loader(made_up(3), Pipeline(""), {.threads = 0}), "0 threads");
   EXPECT_ERROR(Loader(made_up(3), Pipeline(""), {.mixup = -1}), "mixup -1");
-  EXPECT_EQ(parse_on_error("skip"), OnError::skip);
-  EXPECT_ERROR(parse_on_error("ignore"), "'ignore'", "stop, skip");
 }
 
 TEST(Loader, StopsInTheMiddleAndCountsWaiting) {

@@ -71,6 +71,11 @@ TEST(ResizeSmall, KeepsTheAspect) {
   EXPECT_EQ(run("resize_small(224)", ramp(300, 1)).shape, (Shape{67200, 224, 1}));
 }
 
+TEST(ResizeSmall, BoundsItsResult) {
+  EXPECT_ERROR(run("resize_small(256)", ramp(60000, 1, 3)), "60000x1 pixels", "15360000x256", "at most 268435456 pixels");
+  EXPECT_ERROR(run("resize_small(256)", ramp(1, 9'000'000)), "1x9000000 pixels", "256x2304000000");  // more than an int holds
+}
+
 TEST(CentralCrop, TakesTheMiddle) {
   EXPECT_EQ(run("central_crop(2)", ramp(4, 6)).pixels, (Floats{18, 19, 34, 35}));
   EXPECT_ERROR(run("central_crop(5)", ramp(4, 6)), "central_crop(5)", "4x6", "resize_small(5)");

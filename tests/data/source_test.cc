@@ -9,6 +9,7 @@
 
 #include "data/check.h"
 #include "data/codec.h"
+#include "data/formats.h"
 #include "writers.h"
 
 namespace hinge::data {
@@ -295,13 +296,27 @@ TEST(Synthetic, IsDeterministicAndItsClassesCanBeSeen) {
   }
   for (const std::string& split : splits({.format = "synthetic"}))
     EXPECT_GT(open_images({.format = "synthetic", .split = split})->size(), 0) << split;
-  EXPECT_ERROR(open_images({.format = "synthetic", .split = "all"}), "'all'", "train, val and test");
+  EXPECT_ERROR(open_images({.format = "synthetic", .split = "all"}), "'all'", "train, val, test");
   EXPECT_ERROR(open_images({.format = "synthetic", .path = "x"}), "no path");
   EXPECT_ERROR(make_synthetic({.count = 0}), "0 images");
 }
 
+TEST(Formats, EveryRowIsWhole) {
+  ASSERT_EQ(formats().size(), format_table().size());
+  EXPECT_EQ(std::set<std::string>(formats().begin(), formats().end()).size(), formats().size());
+  for (const Format& format : format_table()) {
+    EXPECT_EQ(&find_format(format.name), &format);
+    EXPECT_FALSE(format.help.empty()) << format.name;
+    EXPECT_NE(format.open, nullptr) << format.name;
+    EXPECT_NE(format.splits.empty(), format.find_splits == nullptr) << format.name;
+    EXPECT_EQ(format.default_path.empty(), format.install.empty()) << format.name;
+    EXPECT_EQ(format.needs_path(), format.name != "fashion-mnist" && format.name != "synthetic") << format.name;
+  }
+}
+
 TEST(Source, MistakesAreExplained) {
   EXPECT_ERROR(open_images({.format = "imagenet"}), "'imagenet'", "fashion-mnist", "folder", "synthetic");
+  EXPECT_ERROR(open_images({.format = "cifar1"}), "'cifar1'", "Did you mean 'cifar10'?");
   EXPECT_ERROR(open_images({.format = "cifar10"}), "cifar10", "need a path");
   EXPECT_ERROR(open_images({.format = "cifar10", .path = "/nowhere/at/all"}), "/nowhere/at/all: does not exist");
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include "errors.h"
@@ -78,6 +79,15 @@ TEST_F(AtomicFileTest, SaysThatAFolderIsUnwritable) {
   ::chmod(folder_.c_str(), 0500);
   EXPECT_TRUE(mentions(error_of([&] { AtomicFile file(path("result")); }), {"Permission denied", "may write"}));
   ::chmod(folder_.c_str(), 0700);
+}
+
+TEST_F(AtomicFileTest, AFolderThatCannotBeFlushedIsNoError) {
+  const int folder = ::open("/proc", O_RDONLY | O_DIRECTORY);
+  EXPECT_NE(::fsync(folder), 0);
+  EXPECT_EQ(errno, EINVAL);
+  ::close(folder);
+  EXPECT_EQ(error_of([&] { sync_folder("/proc"); }), "");
+  EXPECT_TRUE(mentions(error_of([&] { sync_folder(path("missing")); }), {"missing", "No such file"}));
 }
 
 TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskIsFull) {

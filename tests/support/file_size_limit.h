@@ -1,4 +1,5 @@
-// A stand-in for a full disk: while it lives, no file of this process can grow beyond some bytes.
+// A stand-in for a full disk: while it lives, no file of this process can grow beyond some bytes. Ignores SIGXFSZ, as the hinge command
+// does.
 #pragma once
 
 #include <sys/resource.h>

@@ -265,7 +265,7 @@ TEST_P(AnyRunTest, AFullDiskLosesNothing) {
   const Ended ended = hinge(go_on("run"), [&] {
     const rlimit limit{weights / 2, weights / 2};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    std::signal(SIGXFSZ, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_DFL);  // which would end it: the program itself must ignore it
   });
   EXPECT_EQ(ended.code, 1);
   EXPECT_TRUE(mentions(ended.err, {"hinge: cannot write", path("run") + "/checkpoints", "File too large"}));
@@ -276,6 +276,29 @@ TEST_P(AnyRunTest, AFullDiskLosesNothing) {
   EXPECT_TRUE(after.skipped.empty());
   EXPECT_EQ(hinge(go_on("run")).code, 0);
   expect_as_undisturbed("run");
+}
+
+TEST_P(AnyRunTest, ADamagedStateIsNamed) {
+  std::vector<std::string> arguments = begin("run");
+  arguments.insert(arguments.end(), {"--set", "optim.steps=8"});
+  ASSERT_EQ(hinge(arguments).code, 0);
+  const std::string file = latest_checkpoint(path("run")).found->file("checkpoint.json");
+  const nlohmann::json good = nlohmann::json::parse(support::read_file(file));
+  const auto expect_damaged = [&](const nlohmann::json& description, const std::string& problem) {
+    support::AtomicFile(file).commit(description.dump());
+    const Ended ended = hinge({"train", "--resume", path("run"), "--set", "optim.steps=12"});
+    EXPECT_EQ(ended.code, 1) << ended.signal;
+    EXPECT_TRUE(mentions(ended.err, {"'" + file + "' is damaged: ", problem}));
+  };
+  for (const char* key : {"best_step", "score", "evaluated", of_vision() ? "classes" : "vocabulary"}) {
+    nlohmann::json without = good, wrong = good;
+    ASSERT_EQ(without["state"].erase(key), 1u) << key;
+    expect_damaged(without, "key '" + std::string(key) + "' not found");
+    wrong["state"][key] = true;
+    expect_damaged(wrong, "boolean");
+  }
+  support::AtomicFile(file).commit(good.dump());
+  EXPECT_EQ(hinge({"train", "--resume", path("run"), "--set", "optim.steps=12"}).code, 0);
 }
 
 TEST_F(CommandTest, AFolderThatCannotBeWrittenIsNamed) {
@@ -375,6 +398,18 @@ TEST_F(CommandTest, BadFilesAreLeftOutOnceAsked) {
   const Ended mended = hinge({"train", "--resume", path("run"), "--set", "data.on_error=skip"});
   EXPECT_EQ(mended.code, 0) << mended.err;
   EXPECT_TRUE(mentions(mended.out, {"Done: ", "1 files that cannot be decoded were skipped"}));
+}
+
+TEST_F(CommandTest, ThreadsThatCannotBeStartedAreAnError) {
+  std::vector<std::string> arguments = begin("run");
+  arguments.insert(arguments.end(), {"--set", "data.threads=20000"});
+  const Ended ended = hinge(arguments, [] {
+    const rlimit limit{6'000'000'000, 6'000'000'000};  // of addresses: some hundred stacks
+    ::setrlimit(RLIMIT_AS, &limit);
+    ::alarm(120);
+  });
+  EXPECT_EQ(ended.code, 1) << "signal " << ended.signal;
+  EXPECT_TRUE(mentions(ended.err, {"cannot start 20000 threads", "set data.threads lower"}));
 }
 
 TEST_F(CommandTest, PathsMeanTheSameFromEveryFolder) {

@@ -1,6 +1,7 @@
 // Parallel files: documents, packed files, and every kind of bad line, both when it stops and when it is skipped.
 #include "text/parallel.h"
 
+#include "support/config.h"
 #include "text/files.h"
 #include "text/source.h"
 #include "writers.h"
@@ -30,12 +31,14 @@ TEST(Parallel, PackedFilesAndFindingThem) {
   folder.write("train.en.xz", xzipped("one\ntwo\n"));
   folder.write("dev.de", "drei\n");
   folder.write("other.english", "three\n");
-  const TextSource source{.kind = "files", .pair = "de-en", .path = folder.path(), .valid = "dev.de,other.english"};
+  const TextSource source{.kind = SourceKind::files, .pair = "de-en", .path = folder.path(), .valid = "dev.de,other.english"};
   EXPECT_EQ(read_text(source, Part::train).documents[0].pairs, (std::vector<Pair>{{"eins", "one"}, {"zwei", "two"}}));
   EXPECT_EQ(read_text(source, Part::valid).documents[0].pairs, (std::vector<Pair>{{"drei", "three"}}));
   EXPECT_ERROR(read_text(source, Part::test), "test.de: does not exist", ".gz");
-  EXPECT_ERROR(read_text({.kind = "file"}, Part::train), "'file'", "catalogues, files");
-  EXPECT_ERROR(read_text({.kind = "files", .pair = "deen"}, Part::train), "'deen'", "en-de");
+  TextSource wrong;
+  EXPECT_ERROR(support::read_config_text(wrong, "kind = \"file\"", "x.toml"), "kind", "file", "catalogues, files");
+  EXPECT_ERROR(support::read_config_text(wrong, "on_error = \"ignore\"", "x.toml"), "on_error", "ignore", "stop, skip");
+  EXPECT_ERROR(read_text({.kind = SourceKind::files, .pair = "deen"}, Part::train), "'deen'", "en-de");
 }
 
 TEST(Files, ArePackedOrNot) {
@@ -100,7 +103,6 @@ TEST(Parallel, WrittenAndReadAgain) {
 TEST(Counts, AsText) {
   EXPECT_EQ(describe({}), "none");
   EXPECT_EQ(describe({{"over-long", 2}, {"not UTF-8", 0}, {"cut", 1}}), "1 cut, 2 over-long");
-  EXPECT_ERROR(parse_on_error("ignore"), "'ignore'", "stop, skip");
 }
 
 }  // namespace

@@ -264,6 +264,9 @@ TEST(Po, HotKeysStayOutsideOfFormatCodes) {
 TEST(Po, EscapesAndEnds) {
   PoFile file("msgid \"\\x41\\102 \\a\\q\" \"more\"\nmsgstr \"\"\n", "x.po");
   EXPECT_EQ(file.empty_entries().at(0).id, "AB \a\\qmore");
+  // As in gettext, the last two of many hexadecimal digits count.
+  PoFile digits("msgid \"\\x00000000000041,\\xFFFFFFFFFFFF42\"\nmsgstr \"\"\n", "x.po");
+  EXPECT_EQ(digits.empty_entries().at(0).id, "A,B");
   EXPECT_EQ(with_ends_of("\n  text: ", "Text: \n"), "\n  Text: ");
   EXPECT_EQ(with_ends_of("text", " Text "), "Text");
   // A file that ends without a line end.

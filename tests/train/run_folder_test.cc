@@ -2,6 +2,7 @@
 #include "train/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,18 @@
 #include "../support/file_size_limit.h"
 #include "../support/temporary_folder.h"
 #include "support/safetensors.h"
+
+namespace {
+
+std::vector<std::string>* flushed = nullptr;  // while it is set, what fsync() was called with
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int fsync(int descriptor) {
+  if (flushed != nullptr) flushed->push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor)).string());
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
 
 namespace hinge::train {
 namespace {
@@ -206,6 +219,16 @@ TEST_F(RunFolderTest, SkipsAndNamesUnusableCheckpoints) {
   EXPECT_TRUE(mentions(latest.skipped[3], {"step-00000002/weights.safetensors"}));
   run.save_checkpoint(content_of(5), 9);  // going on from step 1, the damaged ones are replaced as their steps come again
   EXPECT_TRUE(holds(*latest_checkpoint(run_).found, 5));
+}
+
+TEST_F(RunFolderTest, TheFoldersAboveANewRunAreFlushed) {
+  const std::string deep = path("new/runs/a");
+  std::vector<std::string> list;
+  flushed = &list;
+  RunFolder::create(deep, "steps = 1\n");
+  flushed = nullptr;
+  for (const std::string& folder : {folder_.string(), path("new"), path("new/runs"), deep})
+    EXPECT_GT(std::count(list.begin(), list.end(), std::filesystem::canonical(folder).string()), 0) << folder;
 }
 
 TEST_F(RunFolderTest, AFailedSaveChangesNothing) {

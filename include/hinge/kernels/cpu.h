@@ -1,6 +1,7 @@
 // What the machine offers: the SIMD target in use and the highest rate of fused multiply-adds it reaches.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 namespace hinge::kernels {
 
 std::string simd_target();                         // in use, for example "AVX2"
+int64_t simd_vector_bytes();                       // of one of its vectors
 std::vector<std::string> compiled_simd_targets();  // those in this binary, best first
 std::vector<std::string> usable_simd_targets();    // those of them that this machine can run, best first
 

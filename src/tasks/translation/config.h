@@ -23,7 +23,7 @@ struct DataConfig {
     source.visit(v);
     v("document_tokens", corpus.document_tokens, "cut documents to so many tokens, at sentence ends; 0: every sentence stands alone");
     v("longest_tokens", corpus.longest, "tokens of a sentence that stands alone, on either side");
-    v("over_long", corpus.over_long, "what a pair with more tokens is: left out or cut", {"drop", "truncate"});
+    v("over_long", corpus.over_long, "what happens to a pair with more tokens");
     v("vocabulary_file", vocabulary_file,
       "a SentencePiece model to use; empty: one is trained on the training text, both languages together");
     v("vocabulary", vocabulary, "the one that is trained");

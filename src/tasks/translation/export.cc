@@ -24,7 +24,7 @@ void require_absent(const std::string& path) {
 
 // Catalogues are split anew each time. The parts are those of the training if the messages and the config are; if not, it is said.
 void compare_with_training(const std::string& run, const Config& config, bool changed, const text::Vocabulary& vocabulary) {
-  if (config.data.source.kind != "catalogues") return;
+  if (config.data.source.kind != text::SourceKind::catalogues) return;
   if (changed) {
     fmt::print(stderr, "with --set the split may be another than that of the training: {} may have been trained on some of these pairs\n",
                run);
@@ -57,7 +57,7 @@ std::string export_text(const tasks::ExportRequest& request) {
   for (const std::string& path : {source, target}) support::AtomicFile{path};  // one that cannot be written fails here, before the work
   text::ParallelText pairs = text::read_text(config.data.source, part);
   if (!pairs.skipped.empty())
-    fmt::print(stderr, "left out of {}: {}\n", config.data.source.kind == "catalogues" ? "all splits" : request.split,
+    fmt::print(stderr, "left out of {}: {}\n", config.data.source.kind == text::SourceKind::catalogues ? "all splits" : request.split,
                text::describe(pairs.skipped));
   if (of_run) {
     const text::Vocabulary vocabulary = text::Vocabulary::load(vocabulary_path(request.from));

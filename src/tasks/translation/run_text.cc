@@ -22,7 +22,7 @@ text::ParallelText read_part_or_files(const std::string& option, const std::stri
   if (comma == std::string::npos)
     throw tasks::RequestError(
         fmt::format("{} '{}' is not known: give train, valid or test of the run's text, or two files: SOURCE,TARGET", option, given));
-  return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {text::parse_on_error(source.on_error), source.longest});
+  return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {source.on_error, source.longest});
 }
 
 }  // namespace hinge::translation

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <stdexcept>
 
 #include "train/weights.h"
@@ -26,18 +27,22 @@ nlohmann::json checkpoint_state(const Config& config, const text::Vocabulary& vo
 }
 
 void require_vocabulary(const text::Vocabulary& vocabulary, const train::Checkpoint& checkpoint, const std::string& run) {
-  const nlohmann::json& stored = checkpoint.state.at("vocabulary");
-  vocabulary.require_fit(stored.at("size").get<int64_t>(), stored.at("hash").get<uint64_t>(), run);
+  checkpoint.read_state([&](const nlohmann::json& state) {
+    const nlohmann::json& stored = state.at("vocabulary");
+    vocabulary.require_fit(stored.at("size").get<int64_t>(), stored.at("hash").get<uint64_t>(), run);
+  });
 }
 
 void require_length_rules(const models::Seq2SeqConfig& model, const train::Checkpoint& checkpoint, const std::string& run) {
-  const nlohmann::json &trained = checkpoint.state.at("length_rules"), now = length_rules(model);
-  for (const auto& [name, rule] : trained.items())
-    if (now.at(name) != rule)
+  const nlohmann::json now = length_rules(model);
+  const auto trained =
+      checkpoint.read_state([](const nlohmann::json& state) { return state.at("length_rules").get<std::map<std::string, std::string>>(); });
+  for (const auto& [name, rule] : trained)
+    if (now.value(name, rule) != rule)
       throw std::runtime_error(
           fmt::format("'{}' was trained with the length rule {} in its {}, but the config now gives {}: put model.attention "
                       "and model.{}.attention back as they were",
-                      run, rule.get<std::string>(), name, now.at(name).get<std::string>(), name));
+                      run, rule, name, now.value(name, rule), name));
 }
 
 TrainedModel load(const std::string& run, train::Which which) {
@@ -46,8 +51,10 @@ TrainedModel load(const std::string& run, train::Which which) {
   const train::Checkpoint& checkpoint = trained.weights.checkpoint;
   require_vocabulary(trained.vocabulary, checkpoint, run);
   require_length_rules(config.model, checkpoint, run);
-  if (const auto text = checkpoint.state.find("text"); text != checkpoint.state.end())
-    trained.source_tokens = text->at(1).get<int64_t>(), trained.target_tokens = text->at(2).get<int64_t>();
+  checkpoint.read_state([&](const nlohmann::json& state) {
+    if (const auto text = state.find("text"); text != state.end())
+      trained.source_tokens = text->at(1).get<int64_t>(), trained.target_tokens = text->at(2).get<int64_t>();
+  });
   trained.model = std::make_unique<models::Seq2Seq>(config.model, 0);
   train::load_weights(trained.weights.path(), trained.model->parameters());
   return trained;

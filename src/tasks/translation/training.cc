@@ -116,7 +116,7 @@ Config resolve(Config config, const RunText& data) {
   config.model = models::resolved(config.model);
   config.model.gradient_checkpointing = config.train.gradient_checkpointing;
   std::string& path = config.data.source.path;
-  path = train::absolute_path(path.empty() && config.data.source.kind == "files" ? "." : path);
+  path = train::absolute_path(path.empty() && config.data.source.kind == text::SourceKind::files ? "." : path);
   config.data.vocabulary_file = train::absolute_path(config.data.vocabulary_file);
   text::Batches batches(data.train, batch_options(config, /*training=*/true));
   train::resolve_steps(config.optim, [&](double epochs, int64_t most) { return steps_of(batches, config.optim.accumulate, epochs, most); });

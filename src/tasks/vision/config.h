@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/loader.h"
 #include "data/source.h"
 #include "hinge/kernels/cross_entropy.h"
 #include "models/vit.h"
@@ -29,11 +30,11 @@ struct DataConfig {
   std::string label_map = {};
   double mixup = 0;
   int64_t threads = 1;
-  std::string on_error = "stop";
+  data::OnError on_error = data::OnError::stop;
   int64_t synthetic_count = 1024, synthetic_classes = 10, synthetic_size = 32, synthetic_channels = 3;
 
   template <class V> void visit(V& v) {
-    v("format", format, "fashion-mnist, mnist, kmnist, idx, cifar10, cifar100, folder or synthetic");
+    v("format", format, "format of the data; hinge data check --help describes them", data::formats());
     v("path", path, "folder of the data; fashion-mnist has a default");
     v("train", train, "split to train on, such as train[:90%]");
     v("eval", eval, "split to evaluate on");
@@ -42,7 +43,7 @@ struct DataConfig {
     v("label_map", label_map, "file with lines: class, tab, new class");
     v("mixup", mixup, "p of the Beta(p, p) distribution of mixup; 0: none");
     v("threads", threads, "threads that decode and augment in the background");
-    v("on_error", on_error, "what a file that cannot be decoded does", {"stop", "skip"});
+    v("on_error", on_error, "what a file that cannot be decoded does");
     v("synthetic_count", synthetic_count, "format synthetic: images");
     v("synthetic_classes", synthetic_classes, "format synthetic: classes");
     v("synthetic_size", synthetic_size, "format synthetic: pixels of a side");

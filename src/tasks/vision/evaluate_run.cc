@@ -1,12 +1,11 @@
 #include "tasks/vision/evaluate_run.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 
-#include "support/nearest.h"
+#include "data/formats.h"
 #include "support/progress.h"
 #include "tasks/vision/evaluation.h"
 #include "tasks/vision/labels.h"
@@ -64,11 +63,12 @@ DataConfig other_data(const std::string& given, const DataConfig& of_run) {
   config.format = given.substr(0, colon);
   config.path = colon == std::string::npos ? "" : given.substr(colon + 1);
   config.label_map.clear();
-  const std::vector<std::string>& known = data::formats();
-  if (std::find(known.begin(), known.end(), config.format) != known.end()) return config;
-  const std::optional<std::string> meant = support::nearest(config.format, known);
-  throw tasks::RequestError(fmt::format("--data '{}': the format '{}' is unknown.{} Write FORMAT or FORMAT:FOLDER; formats: {}", given,
-                                        config.format, meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(known, ", ")));
+  try {
+    data::find_format(config.format);
+  } catch (const std::runtime_error& error) {
+    throw tasks::RequestError(fmt::format("--data '{}' is neither FORMAT nor FORMAT:FOLDER: {}", given, error.what()));
+  }
+  return config;
 }
 
 tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
@@ -82,7 +82,7 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
 
   EvaluationOptions options;
   options.threads = static_cast<int>(std::max<int64_t>(1, config.data.threads));
-  options.on_error = data::parse_on_error(config.data.on_error);
+  options.on_error = config.data.on_error;
   options.loss = config.optim.loss;
   options.among = labelled.among;
   Evaluation result;

@@ -7,6 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "data/codec.h"
+#include "data/error.h"
+
 namespace hinge::vision {
 namespace {
 
@@ -91,6 +94,15 @@ ModelInput model_input(const Config& config, data::Image image) {
   input.pixels = at::empty({1, input.image.height, input.image.width, input.image.channels});
   pipeline.to_float(input.image, input.pixels.data_ptr<float>());
   return input;
+}
+
+ModelInput model_input(const Config& config, const std::string& file) {
+  data::Image image = data::read_image(file);
+  try {
+    return model_input(config, std::move(image));
+  } catch (const std::runtime_error& error) {
+    throw data::DataError(file, error.what());
+  }
 }
 
 }  // namespace hinge::vision

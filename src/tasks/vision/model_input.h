@@ -30,5 +30,6 @@ struct ModelInput {
   at::Tensor pixels;  // [1, height, width, channels]
 };
 ModelInput model_input(const Config& config, data::Image image);
+ModelInput model_input(const Config& config, const std::string& file);  // throws data::DataError
 
 }  // namespace hinge::vision

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/image.h"
+#include "tasks/vision/model_input.h"
 #include "tasks/vision/trained_model.h"
 
 namespace hinge::vision {
@@ -14,7 +14,7 @@ struct Prediction {
   double probability = 0, logit = 0;
 };
 
-// The `top` classes of a picture of any size, the likeliest first. Throws std::runtime_error.
-std::vector<Prediction> predict(const TrainedModel& trained, const data::Image& image, int64_t top);
+// The `top` classes of a picture, the likeliest first.
+std::vector<Prediction> predict(const TrainedModel& trained, const ModelInput& input, int64_t top);
 
 }  // namespace hinge::vision

@@ -1,9 +1,7 @@
 #include "tasks/vision/report.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <memory>
@@ -15,6 +13,7 @@
 #include "tasks/vision/attention_maps.h"
 #include "tasks/vision/predictions.h"
 #include "tasks/vision/trained_model.h"
+#include "train/trainer.h"
 
 namespace hinge::vision {
 namespace {
@@ -68,7 +67,7 @@ std::vector<Sample> choose_samples(const std::vector<Asked>& models, const data:
     const int64_t label = images.label(sample.index);
     bool all_right = true;
     for (const Asked& model : models) {
-      sample.predictions.push_back(predict(model.trained, image, 1).at(0));
+      sample.predictions.push_back(predict(model.trained, model_input(model.trained.config, image), 1).at(0));
       all_right = all_right && sample.predictions.back().label == label;
     }
     if (of_classes.size() < kOneAClass && seen.insert(label).second)
@@ -123,7 +122,7 @@ std::vector<experiment::ReportSection> samples_of(const std::vector<Asked>& mode
 
 std::vector<experiment::ReportSection> report_sections(std::vector<experiment::RunSummary>& runs) {
   const at::NoGradGuard guard;
-  at::set_num_threads(omp_get_num_procs());
+  train::use_threads(0);
   const std::vector<Asked> models = load_models(runs);
   if (models.empty()) return {};
   try {

@@ -33,11 +33,16 @@ std::vector<std::string> common_classes(const std::vector<std::string>& trained,
 
 void require_length_rule(const Config& config, const train::Checkpoint& checkpoint, const std::string& run) {
   const std::string rule = length_rule_name(nn::attention_options(config.model.attention, "model.attention").attention.length_rule);
-  if (const std::string trained = checkpoint.state.value("length_rule", rule); trained != rule)
+  const auto trained = checkpoint.read_state([&](const nlohmann::json& state) { return state.value("length_rule", rule); });
+  if (trained != rule)
     throw std::runtime_error(
         fmt::format("'{}' was trained with the length rule {}, but model.attention of its config now gives {}: "
                     "put its preset and length back as they were",
                     run, trained, rule));
+}
+
+std::vector<std::string> class_names(const train::Checkpoint& checkpoint) {
+  return checkpoint.read_state([](const nlohmann::json& state) { return state.at("classes").get<std::vector<std::string>>(); });
 }
 
 TrainedModel load(const std::string& run, train::Which which) {
@@ -46,7 +51,9 @@ TrainedModel load(const std::string& run, train::Which which) {
   trained.weights = train::choose_weights(run, which);
   const train::Checkpoint& checkpoint = trained.weights.checkpoint;
   require_length_rule(trained.config, checkpoint, run);
-  trained.classes = checkpoint.state.at("classes").get<std::vector<std::string>>();
+  trained.classes = class_names(checkpoint);
+  if (std::ssize(trained.classes) != trained.config.model.classes)
+    checkpoint.throw_damaged(fmt::format("it names {} classes, the model has {}", trained.classes.size(), trained.config.model.classes));
   trained.model = std::make_unique<models::Vit>(trained.config.model, 0);
   train::load_weights(trained.weights.path(), trained.model->parameters());
   return trained;

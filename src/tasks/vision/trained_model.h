@@ -21,6 +21,9 @@ struct TrainedModel {
 // What every checkpoint of a vision transformer says beside its weights: the classes' names and the attention's length rule.
 nlohmann::json checkpoint_state(const Config& config, const std::vector<std::string>& classes);
 
+// The names of the classes of a checkpoint.
+std::vector<std::string> class_names(const train::Checkpoint& checkpoint);
+
 // The names that a run goes on with when its checkpoint has some and its data have others: numbers, as imported weights may have, stand for
 // any name; for different names it throws std::runtime_error.
 std::vector<std::string> common_classes(const std::vector<std::string>& trained, const std::vector<std::string>& found,

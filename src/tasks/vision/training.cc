@@ -79,7 +79,7 @@ Config resolve(Config config, const RunData& data) {
   const models::VitConfig& model = config.model;
   for (const auto& [images, pp] : {std::pair(data.train, data.train_pp), std::pair(data.eval, data.eval_pp)}) {
     data::LoaderOptions one;
-    one.on_error = data::parse_on_error(config.data.on_error);
+    one.on_error = config.data.on_error;
     const data::Shape shape = with_advice(config.data, "--set data.on_error=skip leaves them out",
                                           [&, set = images, steps = pp] { return data::Loader(set, steps, one).shape(); });
     require(shape.height == model.image_size && shape.width == model.image_size && shape.channels == model.channels,
@@ -113,7 +113,7 @@ class VisionTraining : public train::Trainable {
     loading.threads = static_cast<int>(config_.data.threads);
     loading.mixup = config_.data.mixup;
     loading.parts = config_.optim.accumulate;
-    loading.on_error = data::parse_on_error(config_.data.on_error);
+    loading.on_error = config_.data.on_error;
     loading.first_step = first_step * config_.optim.accumulate;
     loader_ = std::make_unique<data::Loader>(data_.train, data_.train_pp, loading);
   }
@@ -165,7 +165,7 @@ class VisionTraining : public train::Trainable {
     options.progress = [&](int64_t done, int64_t total) { progress("evaluating", done, total); };
     options.batch = std::min<int64_t>(256, std::max<int64_t>(1, config_.optim.batch / config_.optim.accumulate));
     options.threads = static_cast<int>(config_.data.threads);
-    options.on_error = data::parse_on_error(config_.data.on_error);
+    options.on_error = config_.data.on_error;
     options.loss = config_.optim.loss;
     options.stop = &stop;
     const Evaluation result =
@@ -222,7 +222,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
   std::vector<std::string> classes = data.train->classes();
   if (from) {
-    classes = common_classes(from->state.at("classes").get<std::vector<std::string>>(), classes, folder);
+    classes = common_classes(class_names(*from), classes, folder);
     require_length_rule(config, *from, folder);
   }
   VisionTraining training(config, std::move(data), classes, folder);

@@ -34,7 +34,7 @@ inline Config tiny(const std::string& folder, int64_t steps) {
   config.model.norm = nn::NormPlacement::pre, config.model.dropout = 0.05, config.model.attention.preset = "reluformer",
   config.model.attention.dropout = 0.05;
   config.model.max_length = 64;
-  config.data.source.kind = "files", config.data.source.path = folder, config.data.source.pair = "en-de";
+  config.data.source.kind = text::SourceKind::files, config.data.source.path = folder, config.data.source.pair = "en-de";
   config.data.corpus.longest = 60, config.data.vocabulary.size = 60;
   config.optim.batch = 320, config.optim.steps = steps, config.optim.lr = 5e-3, config.optim.warmup_steps = 4;
   config.optim.regulariser_weight = 0.02, config.optim.regulariser_warmup_steps = 8;

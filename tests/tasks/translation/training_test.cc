@@ -277,7 +277,7 @@ TEST_F(TranslationTest, BleuIsAskedFor) {
   config.train.bleu_sentences = 8, config.train.average = 0;
   int asked = 0;
   // Sources that were cut stay cut: the model cannot read more.
-  config.data.corpus.longest = config.model.max_length = 4, config.data.corpus.over_long = "truncate";
+  config.data.corpus.longest = config.model.max_length = 4, config.data.corpus.over_long = text::OverLong::truncate;
   size_t longest = 0;
   const BleuFunction bleu = [&](const models::Seq2Seq&, const text::Vocabulary& vocabulary,
                                 const std::vector<std::vector<int32_t>>& sources, const std::vector<std::string>& references,

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "../../support/errors.h"
+#include "../../support/temporary_folder.h"
+#include "data/codec.h"
 #include "tasks/vision/labels.h"
 
 namespace hinge::vision {
@@ -48,6 +50,17 @@ TEST(ModelInput, HasTheModelsSizeChannelsAndNumbers) {
   }
   EXPECT_EQ(model_input(config_of(12, 3, ""), coloured(5, 7, {9, 8, 7})).pixels[0][0][0][2].item<float>(), 7);
   EXPECT_EQ(model_input(config_of(12, 3, "central_crop(5)"), coloured(5, 7, {9, 8, 7})).pixels.size(1), 12);
+}
+
+TEST(ModelInput, NamesTheFileThatCannotBeOne) {
+  const support::TemporaryFolder folder;
+  const std::vector<uint8_t> png = data::encode_png(coloured(3000, 1, {1, 2, 3}));
+  const std::string file = folder.write("thin.png", png);
+  EXPECT_TRUE(support::mentions(support::error_of([&] { model_input(config_of(8, 3, "resize_small(8)|central_crop(9)"), file); }),
+                                {file + ": central_crop(9)"}));
+  EXPECT_TRUE(support::mentions(support::error_of([&] { model_input(config_of(8, 3, "resize_small(1000)|central_crop(8)"), file); }),
+                                {file + ": has 3000x1 pixels"}));
+  EXPECT_EQ(model_input(config_of(8, 3, "resize_small(8)|central_crop(8)"), file).pixels.size(1), 8);
 }
 
 TEST(ProbePipeline, IsBigVisionsForLargeModelsAndTheRunsForSmallOnes) {

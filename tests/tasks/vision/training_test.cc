@@ -339,7 +339,7 @@ TEST_F(FolderTest, SkippedFilesAreNamedAndCounted) {
   write_images("images/train/a", 8), write_images("images/train/b", 8);
   put("images/train/a/3.png", "no picture"), put("images/train/b/x.png", "");
   Config config = this->config(4);
-  config.data.on_error = "skip";
+  config.data.on_error = data::OnError::skip;
   std::atomic<bool> stop = false;
   std::string said;
   const TrainResult result = train(config, path("run"), stop, stopping_when("nothing", stop, &said));
