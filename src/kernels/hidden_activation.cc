@@ -1,12 +1,8 @@
 #include "hinge/kernels/hidden_activation.h"
 
-#include "kernels/targets.h"
-
-#undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/hidden_activation.cc"
-#include "hwy/foreach_target.h"
-// After foreach_target.h:
-#include "hwy/highway.h"
+#include "kernels/dispatch.h"
+// Once per target:
 #include "kernels/dropout_rows-inl.h"
 #include "kernels/softmax_rows-inl.h"
 
@@ -15,19 +11,11 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kRowsPerTask = 16;
-
-template <class Body> void ForRows(int64_t rows, Parallel& parallel, const Body& body) {
-  parallel.run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) HWY_ATTR {
-    for (int64_t row = task * kRowsPerTask; row < std::min(rows, (task + 1) * kRowsPerTask); ++row) body(row);
-  });
-}
-
 // ---- point-wise activation
 
 template <class H, typename T> void PointwiseForward(const HiddenActivationForward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
-  ForRows(io.rows, parallel, [&](int64_t row) HWY_ATTR {
+  ForRows(io.rows, /*per_task=*/16, parallel, [&](int64_t row) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const T* u = io.u + row * io.units;
     T* hidden = io.hidden + row * io.units;
@@ -77,7 +65,7 @@ template <typename T> void ReluBackward(const HiddenActivationBackward<T>& io, P
 
 template <typename T> void SoftmaxForward(const HiddenActivationForward<T>& io, Parallel& parallel) {
   const RowDropout<T> dropout(io.dropout);
-  ForRows(io.rows, parallel, [&](int64_t row) HWY_ATTR {
+  ForRows(io.rows, /*per_task=*/16, parallel, [&](int64_t row) HWY_ATTR {
     const hn::ScalableTag<T> d;
     const T* u = io.u + row * io.units;
     T *p = io.softmax + row * io.units, *hidden = io.hidden + row * io.units;
@@ -115,7 +103,7 @@ template <typename T> void SoftmaxBackward(const HiddenActivationBackward<T>& io
   });
 }
 
-template <typename T> void ForwardNamed(Activation activation, const HiddenActivationForward<T>& io, Parallel& parallel) {
+template <typename T> void Forward(Activation activation, const HiddenActivationForward<T>& io, Parallel& parallel) {
   switch (activation) {
 #define HINGE_CASE(name, cls) \
   case Activation::name: return PointwiseForward<cls>(io, parallel);
@@ -125,7 +113,7 @@ template <typename T> void ForwardNamed(Activation activation, const HiddenActiv
   }
 }
 
-template <typename T> void BackwardNamed(Activation activation, const HiddenActivationBackward<T>& io, Parallel& parallel) {
+template <typename T> void Backward(Activation activation, const HiddenActivationBackward<T>& io, Parallel& parallel) {
   if (activation == Activation::relu) return ReluBackward(io, parallel);
   switch (activation) {
 #define HINGE_CASE(name, cls) \
@@ -136,18 +124,8 @@ template <typename T> void BackwardNamed(Activation activation, const HiddenActi
   }
 }
 
-void ForwardFloat(Activation activation, const HiddenActivationForward<float>& io, Parallel& parallel) {
-  ForwardNamed(activation, io, parallel);
-}
-void ForwardDouble(Activation activation, const HiddenActivationForward<double>& io, Parallel& parallel) {
-  ForwardNamed(activation, io, parallel);
-}
-void BackwardFloat(Activation activation, const HiddenActivationBackward<float>& io, Parallel& parallel) {
-  BackwardNamed(activation, io, parallel);
-}
-void BackwardDouble(Activation activation, const HiddenActivationBackward<double>& io, Parallel& parallel) {
-  BackwardNamed(activation, io, parallel);
-}
+HINGE_FLOAT_AND_DOUBLE(Forward);
+HINGE_FLOAT_AND_DOUBLE(Backward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -156,23 +134,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HWY_EXPORT(ForwardFloat);
-HWY_EXPORT(ForwardDouble);
-HWY_EXPORT(BackwardFloat);
-HWY_EXPORT(BackwardDouble);
+HINGE_EXPORT(Forward);
+HINGE_EXPORT(Backward);
 
-void hidden_activation_forward(Activation activation, const HiddenActivationForward<float>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(ForwardFloat)(activation, io, parallel);
+template <typename T> void hidden_activation_forward(Activation activation, const HiddenActivationForward<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(Forward, T)(activation, io, parallel);
 }
-void hidden_activation_forward(Activation activation, const HiddenActivationForward<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(ForwardDouble)(activation, io, parallel);
+template <typename T> void hidden_activation_backward(Activation activation, const HiddenActivationBackward<T>& io, Parallel& parallel) {
+  HINGE_DISPATCH(Backward, T)(activation, io, parallel);
 }
-void hidden_activation_backward(Activation activation, const HiddenActivationBackward<float>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(BackwardFloat)(activation, io, parallel);
-}
-void hidden_activation_backward(Activation activation, const HiddenActivationBackward<double>& io, Parallel& parallel) {
-  HWY_DYNAMIC_DISPATCH(BackwardDouble)(activation, io, parallel);
-}
+
+HINGE_INSTANTIATE(hidden_activation_forward);
+HINGE_INSTANTIATE(hidden_activation_backward);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

@@ -1,5 +1,5 @@
 // What a feed-forward layer does between its two products: hidden = drop(activation(u)) of rows u [rows, units], where softmax runs along a
-// row, and the gradient. Plain pointers; the same bits for any number of workers.
+// row, and the gradient. Plain pointers to float or double; the same bits for any number of workers.
 // The meaning in plain loops: src/kernels/sequence_reference.h.
 #pragma once
 
@@ -32,9 +32,7 @@ template <typename T> struct HiddenActivationBackward {
   Dropout dropout;
 };
 
-void hidden_activation_forward(Activation activation, const HiddenActivationForward<float>&, Parallel&);
-void hidden_activation_forward(Activation activation, const HiddenActivationForward<double>&, Parallel&);
-void hidden_activation_backward(Activation activation, const HiddenActivationBackward<float>&, Parallel&);
-void hidden_activation_backward(Activation activation, const HiddenActivationBackward<double>&, Parallel&);
+template <typename T> void hidden_activation_forward(Activation activation, const HiddenActivationForward<T>&, Parallel&);
+template <typename T> void hidden_activation_backward(Activation activation, const HiddenActivationBackward<T>&, Parallel&);
 
 }  // namespace hinge::kernels
