@@ -243,7 +243,7 @@ void add_analyze(Command parent) {
   command.option("--out", options->out, "FOLDER", "Folder for plots, maps and analysis.json (default: analysis-RUN)");
   command.flag("--json", options->json, "Print JSON instead of a table");
   command.footer(
-      "out/res: variance of what a layer adds by that of what it is added to. sum, entropy (nats, and of the largest possible), zeros: of "
+      "out/res: variance of a layer's output over that of its residual. sum, entropy (nats, and of the largest possible), zeros: of "
       "a "
       "row's weights.\n"
       "top p%: share of its weights that the top p% of the keys (or hidden units) hold, at least one. aniso: mean cosine between two "

@@ -74,15 +74,16 @@ int attend(const AttendOptions& options) {
 
 void add_attend(Command parent) {
   auto options = std::make_shared<AttendOptions>();
-  Command command = parent.subcommand("attend", "Draw where a trained model looks in a picture");
+  Command command = parent.subcommand("attend", "Draw the attention maps of an image");
   add_run(command, options->run);
   command.option("image", options->image, "IMAGE", "A JPEG or PNG file").required();
   command.option("--out", options->out, "FOLDER", "Folder for the pictures (default: attention-IMAGE)");
   command.flag("--json", options->json, "Print the numbers as JSON instead of a table");
   command.footer(
-      "Maps show how strongly each part of the image is read: by the class token if the model has one, else by all tokens in the mean.\n"
+      "Maps show how much attention each part of the image gets: from the class token if the model has one, else averaged over all "
+      "tokens.\n"
       "mass: sum of a query's weights; entropy: of these weights, in nats; zeros: weights that are exactly 0; skipped: work saved by "
-      "them.\nThe row all is the mean of the layers.");
+      "them.\nThe row 'all' is the mean over layers.");
   command.run([options] { return attend(*options); });
 }
 

@@ -54,7 +54,7 @@ std::optional<std::string> explain_mistake(const CLI::App& app, const std::vecto
     }
   }
   if (const std::vector<std::string> commands = command_names(*at); !commands.empty())
-    return fmt::format("'{}' needs a command: {}. '{} --help' tells more.", path, fmt::join(commands, " or "), path);
+    return fmt::format("'{}' needs a command: {}. '{} --help' lists them.", path, fmt::join(commands, " or "), path);
   return std::nullopt;
 }
 

@@ -138,7 +138,7 @@ int export_split(const tasks::ExportRequest& request) {
 }
 
 void add_export(Command parent) {
-  Command command = parent.subcommand("export", "Write a split of a translation's text as two plain files, one sentence a line");
+  Command command = parent.subcommand("export", "Export a split of a translation corpus as two text files, one sentence per line");
   auto options = std::make_shared<tasks::ExportRequest>();
   options->split = "test";
   const char *what = "What to write", *output = "Output";
@@ -152,8 +152,8 @@ void add_export(Command parent) {
       .group(output)
       .required();
   command.footer(
-      "Files that are there already are not replaced. With data.document_tokens, blank lines are between documents.\n"
-      "Of a run, pairs whose source is longer than its model reads are left out.\n"
+      "Existing files are not replaced. With data.document_tokens, blank lines separate documents.\n"
+      "For a run, pairs whose source is too long for its model are skipped.\n"
       "To score a run: hinge translate RUN PREFIX.en --out FILE, then hinge score FILE PREFIX.de; of documents, both with --document.");
   command.run([options] { return export_split(*options); });
 }
@@ -161,7 +161,7 @@ void add_export(Command parent) {
 }  // namespace
 
 void add_data(Command parent) {
-  Command data = parent.subcommand("data", "Look at data sets, write parts of them");
+  Command data = parent.subcommand("data", "Check data sets, and export parts of them");
   data.require_subcommand();
   add_export(data);
   Command command = data.subcommand("check", "Decode every image of a data set and name the bad files");

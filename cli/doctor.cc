@@ -43,7 +43,7 @@ void print(const bench::Machine& machine, const std::vector<bench::Finding>& fou
 }  // namespace
 
 void add_doctor(Command parent) {
-  Command command = parent.subcommand("doctor", "Look at this machine: what there is, how fast it is, what makes it slow");
+  Command command = parent.subcommand("doctor", "Check this machine: its hardware, its speed and what slows it down");
   auto json = std::make_shared<bool>(false);
   command.flag("--json", *json, "Print JSON instead of text").group("Output");
   command.run([json] {

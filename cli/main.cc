@@ -26,7 +26,8 @@ int parse_and_run(int argc, char** argv) {
   CommandLine line("hinge", "Transformers without softmax: fused point-wise attention on CPUs.", HINGE_VERSION);
   Command root = line.root();
   root.require_subcommand();
-  root.footer("'hinge COMMAND --help' tells more. Exit code: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.");
+  root.footer(
+      "'hinge COMMAND --help' lists the options of a command. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 stopped by Ctrl-C.");
   add_doctor(root);
   add_data(root);
   add_train(root);

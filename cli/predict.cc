@@ -61,7 +61,7 @@ int run_predict(const PredictOptions& options) {
 
 void add_predict(Command parent) {
   auto options = std::make_shared<PredictOptions>();
-  Command command = parent.subcommand("predict", "Say what pictures show, by a trained model");
+  Command command = parent.subcommand("predict", "Classify images with a trained model");
   add_run(command, options->run);
   command.option("images", options->images, "IMAGE", "JPEG or PNG files of any size").required();
   command.option("--top", options->top, "N", "How many classes to show (default: 5)");

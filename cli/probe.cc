@@ -161,7 +161,7 @@ void add_probe(Command parent) {
   command.option("--splits", options->splits, "TRAIN,TEST",
                  "Splits to learn from and to test on, of every set (default: train and test or val)");
   command.option("--pp", options->pp, "STEPS", "Preprocessing (default: the whole picture as a square, its middle; docs/vision.md)");
-  command.option("--seeds", options->seeds, "N", "Choices of examples to take the mean of (default: 3)");
+  command.option("--seeds", options->seeds, "N", "Random choices of examples to average over (default: 3)");
   command.flag("--json", options->json, "Print JSON instead of text");
   command.footer(
       "Each number is the accuracy on the test split, the mean of the seeds ± their standard deviation.\n"

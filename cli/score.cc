@@ -99,7 +99,7 @@ int run_score(const ScoreOptions& options) {
 void add_score(Command parent) {
   auto options = std::make_shared<ScoreOptions>();
   Command command = parent.subcommand("score", "Score translations against references: BLEU and chrF, equal to sacreBLEU's");
-  command.option("hypotheses", options->hypotheses, "HYP", "File of translations, one a line, also .gz or .xz; - for the standard input")
+  command.option("hypotheses", options->hypotheses, "HYP", "Translations, one per line, also .gz or .xz; - reads standard input")
       .required();
   command.option("references", options->references, "REF", "File of references, line by line").required();
   const char *how = "How to score", *output = "Output";

@@ -79,7 +79,7 @@ int train(const TrainOptions& options) {
   const std::string speed = fmt::format("{:.0f} {}/s, {:.1f}% of the time waiting for {}", result.items_per_second, result.items,
                                         100 * result.waiting_share, result.items);
   if (!result.finished) {
-    fmt::print("Stopped after step {} of {}; {}. Go on with: hinge train --resume {}\n", result.step, result.steps, speed, folder);
+    fmt::print("Stopped after step {} of {}; {}. Resume with: hinge train --resume {}\n", result.step, result.steps, speed, folder);
     return kStoppedCode;
   }
   fmt::print("Done: {} after {} steps; {}; {:.1f} M parameters, {} MB{}.\n", result.outcome, result.steps, speed,
@@ -93,14 +93,14 @@ int train(const TrainOptions& options) {
 
 void add_train(Command parent) {
   auto options = std::make_shared<TrainOptions>();
-  Command command = parent.subcommand("train", "Train the model of a config, or go on with a run");
+  Command command = parent.subcommand("train", "Train a model from a config, or resume a run");
   command.option("config", options->config, "CONFIG", "A TOML file, such as configs/vit/fashion.toml");
   command
       .option("--set", options->set, "KEY=VALUE",
               "Change a key of the config, e.g. --set model.attention.h=gelu; with --resume: optim.*, train.* and data.on_error")
       .one_at_a_time();
   command.option("--out", options->out, "FOLDER", "Folder of the new run (default: runs/CONFIG-TIME)");
-  command.option("--resume", options->resume, "RUN", "Go on with the run in this folder, from its last checkpoint");
+  command.option("--resume", options->resume, "RUN", "Resume the run in this folder from its last checkpoint");
   command.flag("--help-config", options->help_config,
                fmt::format("List all keys of CONFIG, or of a task ({}) with their defaults, and exit", task_names()));
   command.run([options] { return train(*options); });

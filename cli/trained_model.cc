@@ -25,9 +25,9 @@ template <class Load> auto open(const RunOptions& options, const std::string& ta
 }  // namespace
 
 void add_run(Command command, RunOptions& options) {
-  command.option("run", options.run, "RUN", "Folder of a run that hinge train or hinge weights import has made").required();
+  command.option("run", options.run, "RUN", "Run folder, made by hinge train or hinge weights import").required();
   command.option("--checkpoint", options.checkpoint, "WHICH",
-                 "Which weights: best (by the score of the evaluations), latest, or averaged over the last checkpoints (default: best)");
+                 "Which weights to use: best (highest evaluation score), latest, or averaged over the last checkpoints (default: best)");
   command.option("--threads", options.threads, "N", kThreadsMeaning);
 }
 
@@ -36,7 +36,7 @@ train::Which which_weights(const RunOptions& options) { return parse_word<train:
 void set_threads(const RunOptions& options) { train::use_threads(parse_threads(options.threads)); }
 
 void tell_skipped(const train::ChosenWeights& weights) {
-  for (const std::string& skipped : weights.skipped) fmt::print(stderr, "passing over a checkpoint: {}\n", skipped);
+  for (const std::string& skipped : weights.skipped) fmt::print(stderr, "skipping a checkpoint: {}\n", skipped);
 }
 
 vision::TrainedModel open_vision(const RunOptions& options, const std::string& command) {

@@ -48,7 +48,7 @@ int import_weights(const Import& options) {
 }  // namespace
 
 void add_weights(Command parent) {
-  Command weights = parent.subcommand("weights", "Weights of vision transformers from and to timm");
+  Command weights = parent.subcommand("weights", "Import and export timm weights");
   weights.require_subcommand();
   {
     auto options = std::make_shared<ExportOptions>();
@@ -65,7 +65,7 @@ void add_weights(Command parent) {
   command.option("--out", options->out, "RUN", "Folder of the new run").required();
   command.option("--classes", options->classes, "FILE",
                  "File with the names of the classes, one per line (default: those of the config's data)");
-  command.flag("--no-head", options->no_head, "Leave the file's head out; the model's starts anew");
+  command.flag("--no-head", options->no_head, "Do not import the head; start with a new one");
   command.run([options] { return import_weights(*options); });
 }
 

@@ -21,7 +21,7 @@ struct AttentionConfig {
   std::optional<bool> learn_alpha = {}, learn_gain = {}, learn_bias = {}, qk_norm = {}, gate = {};
 
   template <class V> void visit(V& v) {
-    v("preset", preset, "point in the family of attentions; the other keys change parts of it", or_empty(attention_presets()));
+    v("preset", preset, "point in the family of attentions; the other keys override parts of it", or_empty(attention_presets()));
     v("h", h, "activation of the scores; empty: the preset's",
       or_empty({kernels::kActivationNames.begin(), kernels::kActivationNames.end()}));
     v("alpha", alpha, "weights are scaled by N^-alpha; none: the preset's");
@@ -30,9 +30,9 @@ struct AttentionConfig {
     v("gain", gain, "factor of the weights; none: the preset's");
     v("bias", bias, "added to the scores; none: the preset's");
     v("gamma", gamma, "for the preset reluformer, whose gain is sqrt(2) / gamma; none: 1; other presets have none");
-    v("learn_alpha", learn_alpha, "learn alpha, one number per head; none: false");
-    v("learn_gain", learn_gain, "learn the gain, one number per head; none: false");
-    v("learn_bias", learn_bias, "learn the bias, one number per head; none: false");
+    v("learn_alpha", learn_alpha, "learn alpha, one value per head; none: false");
+    v("learn_gain", learn_gain, "learn the gain, one value per head; none: false");
+    v("learn_bias", learn_bias, "learn the bias, one value per head; none: false");
     v("qk_norm", qk_norm, "layer norm of each head's queries and keys; none: false");
     v("gate", gate, "multiply the result by one more projection of the input; none: false");
     v("dropout", dropout, "probability of dropping an attention weight in training; none: 0");

@@ -33,7 +33,7 @@ struct CatalogueText {
 
 // English is what programs are written in, so that it needs no catalogues; two other languages meet in the messages both have.
 //   plural forms   two pairs: the message for 1 with the form of 1, the plural with the form of 5
-//   contexts       msgctxt is left away, and so is an old "context|" in front of a message whose translation has no "|"
+//   contexts       msgctxt is dropped, and so is an old "context|" in front of a message whose translation has no "|"
 //   hot keys       removed (text/hot_keys.h)
 //   format codes   must be the same on both sides (text/format_codes.h)
 //   white space    runs of spaces and line ends become one space

@@ -74,7 +74,7 @@ class Reader {
     return text;
   }
 
-  // As .po files write it: "<PRIu64>". The flag may be left away.
+  // As .po files write it: "<PRIu64>". The flag may be missing.
   std::string system_part(uint32_t i) const {
     if (i >= word(28)) throw TextError(path_, 0, fmt::format("is damaged: it has no part {}; install its package again", i));
     std::string name(string(word(32), i));

@@ -34,8 +34,8 @@ struct TextSource {
     v("train", train, "files: NAME of NAME.LANGUAGE (also .gz, .xz) to train on, or two file names with a comma");
     v("valid", valid, "files: the same, to choose by");
     v("test", test, "files: the same; hinge data export and hinge analyze read it, training does not");
-    v("on_error", on_error, "what a bad line or catalogue does");
-    v("longest", longest, "characters of a line; longer ones are errors, longer messages of catalogues are left out");
+    v("on_error", on_error, "what to do about a bad line or catalogue");
+    v("longest", longest, "characters per line; longer lines are errors, longer catalogue messages are skipped");
     v("held_out", held_out, "catalogues: share of the messages for each of valid and test");
   }
 };

@@ -32,7 +32,7 @@ struct VocabularyOptions {
     v("size", size, "pieces, with the four special ones");
     v("coverage", coverage, "share of the characters of the text that get a piece");
     v("byte_fallback", byte_fallback, "spell unknown characters by 256 pieces for bytes");
-    v("sentences", sentences, "train on a random choice of so many sentences, if there are more");
+    v("sentences", sentences, "train on a random sample of this many sentences if there are more");
   }
 };
 

@@ -26,17 +26,17 @@ struct OptimConfig {
   // `batch_help`: what the batch of the task is.
   template <class V> void visit(V& v, const char* batch_help = "examples of a step") {
     v("lr", lr, "peak learning rate of Adam");
-    v("beta1", beta1, "decay of the mean of gradients");
-    v("beta2", beta2, "decay of the mean of their squares");
-    v("eps", eps, "added to the root of that mean");
-    v("weight_decay", weight_decay, "share of a kernel taken off at each step, multiplied by the schedule but not by lr");
-    v("clip", clip, "largest norm of all gradients together");
+    v("beta1", beta1, "Adam's decay rate of the mean of the gradients");
+    v("beta2", beta2, "Adam's decay rate of the mean of their squares");
+    v("eps", eps, "added to the root of the mean square");
+    v("weight_decay", weight_decay, "share by which weights shrink in each step; follows the schedule, but is not multiplied by lr");
+    v("clip", clip, "clip the global gradient norm to this");
     v("batch", batch, batch_help);
-    v("accumulate", accumulate, "parts that a step's batch is worked off in, to save memory");
-    v("epochs", epochs, "times through the training data");
+    v("accumulate", accumulate, "gradient accumulation: split each batch into this many parts, to save memory");
+    v("epochs", epochs, "passes over the training data");
     v("steps", steps, "number of steps, instead of epochs");
-    v("warmup_steps", warmup_steps, "steps in which the learning rate grows from 0");
-    v("schedule", schedule, "the learning rate after the warm-up");
+    v("warmup_steps", warmup_steps, "steps over which the learning rate grows from 0");
+    v("schedule", schedule, "shape of the learning rate after warm-up");
   }
 };
 
@@ -49,15 +49,16 @@ struct RunConfig {
   bool gradient_checkpointing = false;
 
   template <class V> void visit(V& v) {
-    v("seed", seed, "of the weights, the order of the data and everything else that is drawn");
+    v("seed", seed, "seed of the weights, the data order and everything else that is random");
     v("threads", threads, "threads to compute with; 0: OMP_NUM_THREADS, else one per core");
     v("eval_every", eval_every,
-      "epochs between evaluations; the last step is evaluated in any case, and none less than half of that before it");
+      "epochs between evaluations; the last step is always evaluated, and nothing in the half interval before it");
     v("checkpoint_every", checkpoint_every, "epochs between checkpoints");
     v("log_steps", log_steps, "steps between lines of metrics");
-    v("keep", keep, "checkpoints that are kept, besides the best");
-    v("average", average, "at the end, also save the mean of the weights of that many last checkpoints; 0 or 1: do not");
-    v("gradient_checkpointing", gradient_checkpointing, "keep only the blocks' inputs for backward: less memory, a third more time");
+    v("keep", keep, "checkpoints to keep besides the best");
+    v("average", average, "at the end, also save the average of the weights of this many last checkpoints; 0 or 1: do not");
+    v("gradient_checkpointing", gradient_checkpointing,
+      "keep only the blocks' inputs for the backward pass: less memory, a third more time");
   }
 };
 

@@ -430,7 +430,7 @@ void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output) {
   CheckpointSearch search = latest_checkpoint(folder);
   if (search.found) {
-    for (const std::string& skipped : search.skipped) output.write(fmt::format("passing over a checkpoint: {}\n", skipped));
+    for (const std::string& skipped : search.skipped) output.write(fmt::format("skipping a checkpoint: {}\n", skipped));
     return search.found;
   }
   // To begin anew would empty the metrics and look like going on.

@@ -21,7 +21,8 @@ struct DataConfig {
 
   template <class V> void visit(V& v) {
     source.visit(v);
-    v("document_tokens", corpus.document_tokens, "cut documents to so many tokens, at sentence ends; 0: every sentence stands alone");
+    v("document_tokens", corpus.document_tokens,
+      "cut documents into parts of at most this many tokens, at sentence ends; 0: every sentence stands alone");
     v("longest_tokens", corpus.longest, "tokens of a sentence that stands alone, on either side");
     v("over_long", corpus.over_long, "what happens to a pair with more tokens");
     v("vocabulary_file", vocabulary_file,
@@ -39,11 +40,11 @@ struct OptimConfig : train::OptimConfig {
   int64_t regulariser_warmup_steps = 0;
 
   template <class V> void visit(V& v) {
-    train::OptimConfig::visit(v, "source or target tokens of a step, whichever are more: about that many, never more");
-    v("label_smoothing", label_smoothing, "share of a target that is spread evenly over the vocabulary");
+    train::OptimConfig::visit(v, "source or target tokens per step, whichever are more; an upper bound");
+    v("label_smoothing", label_smoothing, "share of the target probability that is spread evenly over the vocabulary");
     v("regulariser_weight", regulariser_weight,
       "weight of the ReLUFormer's L_reg beside the loss; a model without relu attention has none");
-    v("regulariser_warmup_steps", regulariser_warmup_steps, "steps in which that weight grows from 0");
+    v("regulariser_warmup_steps", regulariser_warmup_steps, "steps over which that weight grows from 0");
   }
 };
 
@@ -52,7 +53,7 @@ struct RunConfig : train::RunConfig {
 
   template <class V> void visit(V& v) {
     train::RunConfig::visit(v);
-    v("bleu_sentences", bleu_sentences, "validation sentences that each evaluation translates greedily for a BLEU; 0: none");
+    v("bleu_sentences", bleu_sentences, "validation sentences that each evaluation translates greedily to compute BLEU; 0: none");
   }
 };
 

@@ -43,7 +43,7 @@ struct DataConfig {
     v("label_map", label_map, "file with lines: class, tab, new class");
     v("mixup", mixup, "p of the Beta(p, p) distribution of mixup; 0: none");
     v("threads", threads, "threads that decode and augment in the background");
-    v("on_error", on_error, "what a file that cannot be decoded does");
+    v("on_error", on_error, "what to do about a file that cannot be decoded");
     v("synthetic_count", synthetic_count, "format synthetic: images");
     v("synthetic_classes", synthetic_classes, "format synthetic: classes");
     v("synthetic_size", synthetic_size, "format synthetic: pixels of a side");
@@ -56,7 +56,7 @@ struct OptimConfig : train::OptimConfig {
   kernels::CrossEntropy loss = kernels::CrossEntropy::softmax;
 
   template <class V> void visit(V& v) {
-    train::OptimConfig::visit(v, "images of a step");
+    train::OptimConfig::visit(v, "images per step");
     v("loss", loss, "cross-entropy over all classes, or of each class by itself");
   }
 };
