@@ -6,6 +6,8 @@
 // The sum that ends a branch and the norm that follows it are one pass over memory, also across blocks.
 #pragma once
 
+#include <ATen/ATen.h>
+
 #include <string>
 #include <utility>
 #include <vector>
