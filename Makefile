@@ -44,7 +44,7 @@ build: deps ## Install what is missing, build everything (build/release)
 demo: deps ## Build, train the same small vision transformer with relu and with softmax on Fashion-MNIST, compare them
 	$(call build,release,the hinge command,hinge)
 	@rm -rf out/demo && mkdir -p out/demo
-	@echo "==> Training with relu attention, about two and a half minutes: hinge train configs/vit/demo.toml"
+	@echo "==> Training with relu attention, two to three minutes: hinge train configs/vit/demo.toml"
 	@$(HINGE) train configs/vit/demo.toml --out out/demo/relu
 	@echo "==> Training with softmax attention, as long again"
 	@$(HINGE) train configs/vit/demo.toml --set model.attention.preset=softmax --out out/demo/softmax
