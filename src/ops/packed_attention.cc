@@ -2,6 +2,7 @@
 
 #include "hinge/kernels/layer_norm.h"
 #include "ops/attention_impl.h"
+#include "ops/attention_options.h"
 #include "ops/function.h"
 #include "ops/parallel.h"
 
@@ -124,23 +125,17 @@ AttentionTensors forward_of(const Tensor& q, const Tensor& k, const Tensor& v, c
 }
 
 void sparse_backward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionBackwardInputs& inputs,
-                     const PackedAttentionOptions& options) {
-  const AttentionProblem problem = check_attention(q, k, v, options.attention);
+                     const AttentionOptions& options, kernels::SparseRule rule) {
+  const AttentionProblem problem = check_attention(q, k, v, options);
   with_type_of(q, [&](auto type) {
     using T = decltype(type);
     kernels::AttentionBackward<T> io;
     io.q = view<const T>(q), io.k = view<const T>(k), io.v = view<const T>(v), io.grad_out = view<const T>(inputs.grad_out);
     io.dq = view<T>(inputs.into[0]), io.dk = view<T>(inputs.into[1]), io.dv = view<T>(inputs.into[2]);
     AtenParallel parallel;
-    kernels::sparse_attention_backward(*options.sparse, problem.shape, problem.rule, io, parallel);
+    kernels::sparse_attention_backward(rule, problem.shape, problem.rule, io, parallel);
   });
 }
-
-// What saved_data cannot hold field by field.
-struct SavedPackedOptions : torch::CustomClassHolder {
-  PackedAttentionOptions options;
-  std::array<bool, 3> wanted = {};  // of the gradients of gain, bias and alpha
-};
 
 // `first` holds queries, keys and values, or only the queries where `second` holds keys and values. Saves these; of softmax also what its
 // backward needs of the results. Normalised heads are made again.
@@ -148,7 +143,7 @@ class PackedAttentionFunction : public torch::autograd::Function<PackedAttention
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& first, const OptionalTensor& second, const OptionalTensor& q_weight,
                                const OptionalTensor& q_bias, const OptionalTensor& k_weight, const OptionalTensor& k_bias,
-                               const OptionalTensor& gain, const OptionalTensor& bias, const OptionalTensor& alpha,
+                               const OptionalTensor& /*gain*/, const OptionalTensor& /*bias*/, const OptionalTensor& /*alpha*/,
                                const PackedAttentionOptions& options, int64_t heads) {
     const Tensor a = unpacked(first, second ? 1 : 3, heads), b = second ? unpacked(*second, 2, heads) : Tensor();
     const QkNorm norm{tensor_of(q_weight), tensor_of(q_bias), tensor_of(k_weight), tensor_of(k_bias), options.norm.eps};
@@ -158,17 +153,11 @@ class PackedAttentionFunction : public torch::autograd::Function<PackedAttention
     sizes.back() = a.size(3) * a.size(4);
     const Tensor out = r.out.transpose(1, 2).reshape(sizes);
     const bool softmax = r.lse.defined();
-    ctx->save_for_backward({a, b, norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias, softmax ? out : Tensor(), r.lse,
-                            softmax && options.statistics ? r.weight_log : Tensor()});
-    auto saved = c10::make_intrusive<SavedPackedOptions>();
-    saved->options = options;
-    saved->options.norm = QkNorm{{}, {}, {}, {}, options.norm.eps};  // its tensors are saved above
-    AttentionOptions& kept = saved->options.attention;
-    for (PerHead* values : {&kept.gain, &kept.bias, &kept.alpha})
-      if (values->values.defined()) values->values = values->values.detach();
-    const auto wanted = [](const OptionalTensor& tensor) { return tensor.has_value() && tensor->requires_grad(); };
-    saved->wanted = {wanted(gain), wanted(bias), wanted(alpha)};
-    ctx->saved_data["options"] = at::IValue::make_capsule(std::move(saved));
+    save_attention(ctx, options.attention,
+                   {a, b, norm.q_weight, norm.q_bias, norm.k_weight, norm.k_bias, softmax ? out : Tensor(), r.lse,
+                    softmax && options.statistics ? r.weight_log : Tensor()});
+    ctx->saved_data["sparse"] = options.sparse ? at::IValue(static_cast<int64_t>(*options.sparse)) : at::IValue();
+    ctx->saved_data["eps"] = options.norm.eps;
     ctx->saved_data["jagged"] = first.dim() == 2;
     ctx->set_materialize_grads(false);
     if (!options.statistics) return {out};
@@ -177,11 +166,10 @@ class PackedAttentionFunction : public torch::autograd::Function<PackedAttention
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     check_only_first_derivative("hinge::packed_attention");
-    const variable_list saved = ctx->get_saved_variables();
-    const auto holder = c10::static_intrusive_pointer_cast<SavedPackedOptions>(ctx->saved_data["options"].toCapsule());
-    const PackedAttentionOptions& options = holder->options;
+    const auto [attention, wanted, saved] = saved_attention(ctx);
+    const at::IValue& sparse = ctx->saved_data["sparse"];
     const Tensor &a = saved[0], &b = saved[1];
-    const QkNorm norm{saved[2], saved[3], saved[4], saved[5], options.norm.eps};
+    const QkNorm norm{saved[2], saved[3], saved[4], saved[5], ctx->saved_data["eps"].toDouble()};
     const Inputs in(a, b, norm);
     const Tensor da = at::empty_like(a), db = b.defined() ? at::empty_like(b) : Tensor();
 
@@ -190,18 +178,18 @@ class PackedAttentionFunction : public torch::autograd::Function<PackedAttention
     if (grads.size() > 1) inputs.grad_weight_sum = grads[1], inputs.grad_weight_log = grads[2];
     if (saved[6].defined()) inputs.out = by_head(saved[6], a), inputs.lse = saved[7];
     if (inputs.grad_weight_log.defined()) inputs.weight_log = saved[8];
-    inputs.wanted = holder->wanted;
+    inputs.wanted = wanted;
     const int64_t key = b.defined() ? 0 : 1;  // the part that the keys are
     const Tensor& dkv = b.defined() ? db : da;
     inputs.into = {part_of(da, 0), part_of(dkv, key), part_of(dkv, key + 1)};
     std::array<Tensor, 3> per_head;
-    if (options.sparse) {
-      sparse_backward(in.q, in.k, in.v, inputs, options);
+    if (!sparse.isNone()) {
+      sparse_backward(in.q, in.k, in.v, inputs, attention, static_cast<kernels::SparseRule>(sparse.toInt()));
     } else {
-      const auto results = attention_backward_cpu(in.q, in.k, in.v, inputs, options.attention);
-      if (holder->wanted[0]) per_head[0] = std::get<3>(results);
-      if (holder->wanted[1]) per_head[1] = std::get<4>(results);
-      if (holder->wanted[2]) per_head[2] = std::get<5>(results);
+      const auto results = attention_backward_cpu(in.q, in.k, in.v, inputs, attention);
+      if (wanted[0]) per_head[0] = std::get<3>(results);
+      if (wanted[1]) per_head[1] = std::get<4>(results);
+      if (wanted[2]) per_head[2] = std::get<5>(results);
     }
     Tensor dqw, dqb, dkw, dkb;
     if (norm.defined()) {

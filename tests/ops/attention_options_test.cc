@@ -8,6 +8,7 @@
 
 #include <set>
 
+#include "hinge/ops/packed_attention.h"
 #include "op_error.h"
 
 namespace hinge {
@@ -98,13 +99,19 @@ TEST(AttentionOptions, SurviveTheWayToBackward) {
   Keeps::found = {};
 }
 
+// One of the options changed in place after forward: backward would compute with another one.
 TEST(AttentionOptions, ChangedBeforeBackwardAreAnError) {
-  const Tensor x = at::rand({1, 2, 3, 8}).requires_grad_(true);
-  AttentionOptions options;
-  options.gain = at::ones({2});
-  const Tensor out = attention(x, x, x, options);
-  options.gain.values.fill_(2);
-  EXPECT_NE(testing::error_of([&] { torch::autograd::grad({out.sum()}, {x}); }).find("modified by an inplace operation"),
+  const Tensor x = at::rand({1, 2, 3, 8}).requires_grad_(true), qkv = at::rand({1, 3, 48}).requires_grad_(true);
+  const auto error = [](const Tensor& input, const auto& run) {
+    AttentionOptions options;
+    options.gain = at::ones({2});
+    const Tensor out = run(options);
+    options.gain.values.fill_(2);
+    return testing::error_of([&] { torch::autograd::grad({out.sum()}, {input}); });
+  };
+  const std::string modified = "modified by an inplace operation";
+  EXPECT_NE(error(x, [&](const AttentionOptions& options) { return attention(x, x, x, options); }).find(modified), std::string::npos);
+  EXPECT_NE(error(qkv, [&](const AttentionOptions& options) { return packed_attention(qkv, 2, {options}).out; }).find(modified),
             std::string::npos);
 }
 
