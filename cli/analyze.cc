@@ -159,13 +159,13 @@ std::string write_maps(const translation::TrainedModel& trained, const decode::T
   eval::ModelPair pair{{source.begin(), source.end()}, {vocabulary.bos()}};
   pair.target.insert(pair.target.end(), translation.ids.begin(), translation.ids.end());
 
-  std::vector<std::string> reads, read, written;
-  for (const int32_t id : source) read.push_back(vocabulary.piece(id));
-  for (const int64_t id : pair.target) reads.push_back(vocabulary.piece(static_cast<int32_t>(id)));
-  written.assign(reads.begin() + 1, reads.end());
+  std::vector<std::string> source_pieces, target_pieces, written;
+  for (const int32_t id : source) source_pieces.push_back(vocabulary.piece(id));
+  for (const int64_t id : pair.target) target_pieces.push_back(vocabulary.piece(static_cast<int32_t>(id)));
+  written.assign(target_pieces.begin() + 1, target_pieces.end());
   written.push_back(vocabulary.piece(vocabulary.eos()));
   for (const eval::AttentionMap& map : eval::attention_maps(*trained.model, pair)) {
-    const bool cross = map.reads_source && !map.read_by_source;
+    const bool cross = map.source_columns && !map.source_rows;
     const at::Tensor weights = map.weights.contiguous();
     const double* values = weights.data_ptr<double>();
     const experiment::HeatMap picture{map.name,
@@ -173,10 +173,10 @@ std::string write_maps(const translation::TrainedModel& trained, const decode::T
                                             : "What each token looks at; mean of the heads",
                                       cross ? "source" : "looked at",
                                       cross ? "written" : "looking",
-                                      map.reads_source ? read : reads,
-                                      map.read_by_source ? read
-                                      : cross            ? written
-                                                         : reads,
+                                      map.source_columns ? source_pieces : target_pieces,
+                                      map.source_rows ? source_pieces
+                                      : cross         ? written
+                                                      : target_pieces,
                                       {values, values + weights.numel()}};
     folder.write(fmt::format("map-{}-{}.svg", number, map.name), render(picture));
   }

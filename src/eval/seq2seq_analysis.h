@@ -52,11 +52,11 @@ struct KindShares {
 };
 std::vector<KindShares> top_shares_by_kind(const std::vector<LayerStatistics>& layers);
 
-// The weights of an attention: rows read, columns are read. float64 [rows, columns], the mean of the heads.
+// The weights of an attention, the mean of its heads.
 struct AttentionMap {
-  std::string name;                                   // "encoder.0.attn"
-  bool reads_source = false, read_by_source = false;  // what columns and rows are; else the target
-  at::Tensor weights;
+  std::string name;                                  // "encoder.0.attn"
+  bool source_columns = false, source_rows = false;  // the keys, or the queries, are the source's tokens; else the target's
+  at::Tensor weights;                                // float64 [queries, keys]
 };
 std::vector<AttentionMap> attention_maps(const models::Seq2Seq& model, const ModelPair& pair);
 

@@ -9,17 +9,13 @@
 
 #include "hinge/kernels/attention.h"
 #include "hinge/ops/attention.h"
+#include "ops/function.h"
 
 namespace hinge {
 
 // A tensor [B, H, L, D] as the kernels see it.
 template <typename T> kernels::View<T> view(const at::Tensor& tensor) {
   return {tensor.data_ptr<std::remove_const_t<T>>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
-
-// A tensor that is empty or undefined stands for an array that is not there.
-template <typename T> T* data_or_null(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.numel() ? tensor.data_ptr<T>() : nullptr;
 }
 
 // The arguments in the kernels' terms, checked.

@@ -14,7 +14,10 @@ using OptionalTensor = c10::optional<at::Tensor>;  // LibTorch's functions take 
 inline OptionalTensor optional_of(const at::Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : c10::nullopt; }
 inline at::Tensor tensor_of(const OptionalTensor& tensor) { return tensor ? tensor->contiguous() : at::Tensor(); }
 
-template <typename T> T* data_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<T>() : nullptr; }
+// A tensor that is empty or undefined stands for an array that is not there.
+template <typename T> T* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.numel() ? tensor.data_ptr<T>() : nullptr;
+}
 
 inline void check_floating(const char* op, const char* name, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), op, ": ", name, " is undefined");

@@ -114,7 +114,8 @@ AttentionTensors forward_of(const Tensor& q, const Tensor& k, const Tensor& v, c
     using T = decltype(type);
     kernels::AttentionForward<T> io;
     io.q = view<const T>(q), io.k = view<const T>(k), io.v = view<const T>(v), io.out = view<T>(result.out);
-    io.weight_sum = data_of<T>(result.weight_sum), io.weight_log = data_of<T>(result.weight_log), io.lse = data_of<T>(result.lse);
+    io.weight_sum = data_or_null<T>(result.weight_sum), io.weight_log = data_or_null<T>(result.weight_log),
+    io.lse = data_or_null<T>(result.lse);
     AtenParallel parallel;
     if (options.sparse)
       kernels::sparse_attention_forward(*options.sparse, problem.shape, problem.rule, io, parallel);

@@ -22,7 +22,7 @@ class RegulariserFunction : public torch::autograd::Function<RegulariserFunction
       AtenParallel parallel;
       return kernels::regulariser_rows(
           kernels::RegulariserRows<T>{sum.size(1), sum.size(2), sum.data_ptr<T>(), log.data_ptr<T>(), n.data_ptr<double>(),
-                                      static_cast<double>(std::max<int64_t>(sum.numel(), 1)), data_of<T>(dsum), data_of<T>(dlog)},
+                                      static_cast<double>(std::max<int64_t>(sum.numel(), 1)), data_or_null<T>(dsum), data_or_null<T>(dlog)},
           parallel);
     });
     if (for_backward) ctx->save_for_backward({dsum, dlog});

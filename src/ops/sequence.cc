@@ -106,7 +106,7 @@ class ResidualNormFunction : public torch::autograd::Function<ResidualNormFuncti
       kernels::residual_norm_backward(
           {y.size(0), y.size(1), 0, {dropout, static_cast<uint64_t>(ctx->saved_data["seed"].toInt())}},
           kernels::ResidualNormBackward<T>{dz.data_ptr<T>(), y.data_ptr<T>(), weight.data_ptr<T>(), saved[2].data_ptr<T>(),
-                                           saved[3].data_ptr<T>(), data_of<T>(dy), dresidual.data_ptr<T>(),
+                                           saved[3].data_ptr<T>(), data_or_null<T>(dy), dresidual.data_ptr<T>(),
                                            dropout > 0 ? dx.data_ptr<T>() : nullptr, dweight.data_ptr<T>(), dbias.data_ptr<T>()},
           parallel);
     });

@@ -135,10 +135,10 @@ TEST(AttentionMaps, AreTheWeightsOfTokensOnTokens) {
   const std::vector<AttentionMap> maps = attention_maps(model, kPairs[0]);
   ASSERT_EQ(maps.size(), 4U);
   EXPECT_EQ(maps[0].name, "encoder.0.attn");
-  EXPECT_TRUE(maps[0].reads_source && maps[0].read_by_source);
-  EXPECT_TRUE(!maps[2].reads_source && !maps[2].read_by_source);
+  EXPECT_TRUE(maps[0].source_columns && maps[0].source_rows);
+  EXPECT_TRUE(!maps[2].source_columns && !maps[2].source_rows);
   EXPECT_EQ(maps[3].name, "decoder.0.cross_attn");
-  EXPECT_TRUE(maps[3].reads_source && !maps[3].read_by_source);
+  EXPECT_TRUE(maps[3].source_columns && !maps[3].source_rows);
   EXPECT_EQ(maps[0].weights.sizes(), (at::IntArrayRef{8, 8}));
   EXPECT_EQ(maps[2].weights.sizes(), (at::IntArrayRef{4, 4}));
   EXPECT_EQ(maps[3].weights.sizes(), (at::IntArrayRef{4, 8}));

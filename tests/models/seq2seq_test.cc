@@ -86,9 +86,10 @@ std::vector<Case> cases() {
         c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true;
       });
   }
-  for (const char* phi : {"relu", "gelu", "softmax", "softmax_norm"})
+  for (const char* activation : {"relu", "gelu", "softmax", "softmax_norm"})
     for (const auto& [word, norm] : kNorms)
-      add(std::string("ffn_") + phi + "_" + word, [&, norm = norm](Seq2SeqConfig& c) { c.ffn.activation = phi, c.norm = norm; });
+      add(std::string("ffn_") + activation + "_" + word,
+          [&, norm = norm](Seq2SeqConfig& c) { c.ffn.activation = activation, c.norm = norm; });
   add("mixed", [](Seq2SeqConfig& c) {
     c.encoder.attention.preset = "entmax15", c.decoder.attention.preset = "softmax", c.cross.attention.preset = "reluformer";
     c.attention.gamma = 1.7;
@@ -399,9 +400,9 @@ TEST(Seq2Seq, GradientCheckpointingChangesNothing) {
 // Gradients of a noisy pass against differences: the noise of a seed is a constant.
 TEST(Seq2Seq, GradientsOfANoisyPassAreThoseOfTheFunction) {
   for (const auto& [word, norm] : kNorms)
-    for (const char* phi : {"relu", "gelu", "softmax", "softmax_norm"}) {
+    for (const char* activation : {"relu", "gelu", "softmax", "softmax_norm"}) {
       Seq2SeqConfig config = noisy();
-      config.norm = norm, config.ffn.activation = phi, config.depth = 1;
+      config.norm = norm, config.ffn.activation = activation, config.depth = 1;
       config.cross.attention.preset = "entmax15", config.decoder.attention.preset = "softmax";
       const Seq2Seq model(config, 3);
       at::manual_seed(2);
@@ -425,7 +426,7 @@ TEST(Seq2Seq, GradientsOfANoisyPassAreThoseOfTheFunction) {
         const double slope = (at_step(1e-6) - at_step(-1e-6)) / 2e-6;
         parameter.value.copy_(start);
         EXPECT_NEAR((parameter.value.grad() * direction).sum().item<double>(), slope, 2e-7 * std::max(1.0, std::abs(slope)))
-            << phi << " " << parameter.name;
+            << activation << " " << parameter.name;
       }
     }
 }

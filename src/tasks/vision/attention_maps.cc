@@ -20,7 +20,7 @@ constexpr int kLeastSide = 256;
 constexpr int kGap = 6;
 
 // From the weights of queries and keys [..., L, L] the map of the patches [..., side, side].
-Tensor read_map(const Tensor& weights, int64_t side, bool class_token) {
+Tensor patch_map(const Tensor& weights, int64_t side, bool class_token) {
   const Tensor row = class_token ? weights.select(-2, 0).slice(-1, 1) : weights.mean(-2);  // [..., side^2]
   std::vector<int64_t> sizes = row.sizes().vec();
   sizes.back() = side;
@@ -85,8 +85,8 @@ AttentionMaps attention_maps(const models::Vit& model, const Tensor& pixels) {
     const Tensor weights = nn::attention_weights(view)[0].to(at::kDouble);  // [H, L, L]
     const Tensor mean = weights.mean(0);
     LayerAttention& layer = maps.layers.emplace_back();
-    layer.map = read_map(mean, side, class_token);
-    layer.heads = read_map(weights, side, class_token);
+    layer.map = patch_map(mean, side, class_token);
+    layer.heads = patch_map(weights, side, class_token);
     layer.mass = weights.sum(-1).mean().item<double>();
     layer.entropy = mean_entropy(weights);
     layer.zero_share = (weights == 0).to(at::kDouble).mean().item<double>();
@@ -95,7 +95,7 @@ AttentionMaps attention_maps(const models::Vit& model, const Tensor& pixels) {
     const Tensor step = normalised(normalised(mean) + at::eye(mean.size(0), at::kDouble));
     rollout = rollout.defined() ? at::mm(step, rollout) : step;
   }
-  maps.rollout = read_map(rollout, side, class_token);
+  maps.rollout = patch_map(rollout, side, class_token);
   return maps;
 }
 
