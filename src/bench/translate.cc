@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,11 +12,11 @@
 
 #include "bench/rounds.h"
 #include "bench/timing.h"
+#include "bench/training_step.h"
 #include "decode/translator.h"
 #include "models/seq2seq.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
-#include "train/adam.h"
 
 namespace hinge::bench {
 namespace {
@@ -60,10 +59,10 @@ TranslateBatch some_sentences(const std::vector<int64_t>& lengths) {
 struct TranslateSubject {
   std::string name;
   std::unique_ptr<models::Seq2Seq> model;
-  std::unique_ptr<train::Adam> adam;
-  std::vector<TranslateBatch> batches;
+  std::unique_ptr<TrainingStep> step;
+  std::vector<std::vector<TranslateBatch>> batches;  // each in the parts that workers share
 
-  TranslateSubject(const std::string& name_of_case, const std::string& attention, const std::string& ffn, int64_t ffn_width)
+  TranslateSubject(const std::string& name_of_case, const std::string& attention, const std::string& ffn, int64_t ffn_width, int threads)
       : name(name_of_case) {
     at::manual_seed(1);
     models::Seq2SeqConfig config;
@@ -73,22 +72,31 @@ struct TranslateSubject {
     config.attention.preset = attention, config.attention.dropout = 0.1;
     config.ffn.activation = ffn, config.ffn.width = ffn_width;
     model = std::make_unique<models::Seq2Seq>(config, 1);
-    adam = std::make_unique<train::Adam>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9});
-    for (const std::vector<int64_t>& lengths : translate_batches(name)) batches.push_back(some_sentences(lengths));
+    const std::vector<std::vector<int64_t>> lengths = translate_batches(name);
+    size_t fewest = lengths[0].size();
+    for (const std::vector<int64_t>& of_batch : lengths) fewest = std::min(fewest, of_batch.size());
+    step = std::make_unique<TrainingStep>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9}, static_cast<int64_t>(fewest), threads);
+    const size_t parts = training() ? static_cast<size_t>(step->workers().count()) : 1;
+    for (const std::vector<int64_t>& all : lengths) {
+      batches.emplace_back();
+      const auto at = [&](size_t part) { return all.begin() + static_cast<std::ptrdiff_t>(part * all.size() / parts); };
+      for (size_t part = 0; part < parts; ++part) batches.back().push_back(some_sentences({at(part), at(part + 1)}));
+    }
   }
 
   bool training() const { return name != "decode"; }
 
   double flops() const {
     double sum = 0;
-    for (const TranslateBatch& batch : batches) sum += model->flops(batch.lengths, batch.lengths);
+    for (const auto& parts : batches)
+      for (const TranslateBatch& part : parts) sum += model->flops(part.lengths, part.lengths);
     return sum;
   }
 
   // The negative log-likelihood of a few sequences together against that of each alone, from its logits in float64.
   double error() const {
     const at::NoGradGuard guard;
-    const std::vector<int64_t>&first = batches.front().lengths, &last = batches.back().lengths;
+    const std::vector<int64_t>&first = batches.front().front().lengths, &last = batches.back().back().lengths;
     const TranslateBatch few = some_sentences(first.size() > 1 ? std::vector<int64_t>{first[0], last[0], first[1]} : first);
     double alone = 0;
     int64_t begin = 0;
@@ -106,17 +114,21 @@ struct TranslateSubject {
   // A training step on each batch; its target tokens.
   int64_t train() const {
     int64_t tokens = 0;
-    for (const TranslateBatch& batch : batches) {
-      model->parameters().clear_gradients();
-      models::Seq2SeqOptions options;
-      options.training = true;
-      options.label_smoothing = kLabelSmoothing;
-      options.regulariser = model->has_regulariser();
-      const models::Seq2SeqLoss result = model->loss(batch.source, batch.target, batch.label, options);
-      torch::autograd::backward({options.regulariser ? result.loss + kRegulariserWeight * result.regulariser : result.loss});
-      const double norm = adam->gradient_norm();
-      adam->step(1e-5, 0, norm > 1 ? 1 / norm : 1);
-      tokens += result.tokens;
+    for (const std::vector<TranslateBatch>& parts : batches) {
+      int64_t all = 0;
+      for (const TranslateBatch& part : parts) all += part.label.size(0);
+      tokens += all;
+      step->step(1e-5, 0, [&](int64_t shard) {
+        const TranslateBatch& part = parts[static_cast<size_t>(shard)];
+        models::Seq2SeqOptions options;
+        options.noise = static_cast<uint64_t>(shard);
+        options.label_smoothing = kLabelSmoothing;
+        options.regulariser = model->has_regulariser();
+        const models::Seq2SeqLoss result = model->loss(part.source, part.target, part.label, options);
+        const double share = static_cast<double>(result.tokens) / static_cast<double>(all);
+        if (!options.regulariser) return train::gradients_of(model->parameters(), {result.loss}, {share});
+        return train::gradients_of(model->parameters(), {result.loss, result.regulariser}, {share, kRegulariserWeight * share});
+      });
     }
     return tokens;
   }
@@ -124,7 +136,7 @@ struct TranslateSubject {
   // Tokens written, their end tokens among them.
   int64_t search() const {
     const at::NoGradGuard guard;
-    const TranslateBatch& batch = batches.front();
+    const TranslateBatch& batch = batches.front().front();
     const decode::SearchProblem problem{kVocabulary, kBos, kEos, {}, batch.lengths};
     decode::SearchOptions options;
     options.beam = kBeam;
@@ -143,7 +155,10 @@ TranslateRow row_of(const TranslateSubject& subject, int64_t tokens, const Timin
   const models::Seq2SeqConfig& config = subject.model->config();
   row.name = subject.name, row.attention = config.attention.preset, row.ffn = config.ffn.activation, row.ffn_width = *config.ffn.width;
   row.tokens = tokens;
-  for (const TranslateBatch& batch : subject.batches) row.batches.push_back(batch.lengths);
+  for (const auto& parts : subject.batches) {
+    row.batches.emplace_back();
+    for (const TranslateBatch& part : parts) row.batches.back().insert(row.batches.back().end(), part.lengths.begin(), part.lengths.end());
+  }
   row.timing = timing;
   row.tokens_per_second = timing.per_second(static_cast<double>(tokens));
   if (subject.training()) row.gflops = timing.gflops(3 * subject.flops());
@@ -158,7 +173,7 @@ std::vector<TranslateSubject> checked_subjects(const TranslatePlan& plan, const 
     for (const std::string& ffn : plan.ffns) {
       const std::string what = fmt::format("{}, attention {}, ffn {}", name, attention, ffn);
       progress("checking " + what);
-      subjects.emplace_back(name, attention, ffn, plan.ffn_width);
+      subjects.emplace_back(name, attention, ffn, plan.ffn_width, plan.threads);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subjects.back().error();
       if (!(error < 1e-4)) throw std::runtime_error(fmt::format("{}: the loss is off by {:.2g}; nothing was measured", what, error));

@@ -3,20 +3,21 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "bench/rounds.h"
 #include "bench/timing.h"
+#include "bench/training_step.h"
 #include "hinge/ops/dense.h"
 #include "models/vit.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
-#include "train/adam.h"
+#include "train/workers.h"
 
 namespace hinge::bench {
 namespace {
@@ -81,36 +82,48 @@ Tensor plain_logits(const models::Vit& model, const Tensor& images) {
 struct VitSubject {
   VitCase what;
   std::unique_ptr<models::Vit> model;
-  std::unique_ptr<train::Adam> adam;  // where training is measured: it is twice the memory of the weights
+  std::unique_ptr<TrainingStep> training;   // where it is measured: Adam has twice the memory of the weights
+  std::unique_ptr<train::Workers> workers;  // of inference
   Tensor images, labels;
 
-  VitSubject(const VitCase& given, bool trains) : what(given), model(std::make_unique<models::Vit>(given.config, 0)) {
+  VitSubject(const VitCase& given, bool trains, int threads) : what(given), model(std::make_unique<models::Vit>(given.config, 0)) {
     const models::VitConfig& config = model->config();
     images = at::randn({what.batch, config.image_size, config.image_size, config.channels});
     labels = at::arange(what.batch) % config.classes;
     // A head that starts at zero would hide every error before it.
     const at::NoGradGuard guard;
     model->parameters().find("head.weight")->value.copy_(at::randn({config.classes, *config.width}) * 0.05);
-    if (trains) adam = std::make_unique<train::Adam>(model->parameters(), train::AdamOptions{});
+    if (trains) training = std::make_unique<TrainingStep>(model->parameters(), train::AdamOptions{}, what.batch, threads);
+    const auto count = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(threads, what.batch))));
+    workers = std::make_unique<train::Workers>(count, threads / count);
   }
 
   double error() const {
     const at::NoGradGuard guard;
     const Tensor few = images.narrow(0, 0, std::min<int64_t>(2, what.batch)), expected = plain_logits(*model, few);
-    return ((model->forward(few, false).to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
+    return ((model->forward(few).to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
+  }
+
+  // The part of a worker, of images or labels.
+  Tensor part_of(const Tensor& all, int64_t worker, int64_t count) const {
+    const int64_t first = worker * what.batch / count;
+    return all.narrow(0, first, (worker + 1) * what.batch / count - first);
   }
 
   void infer() const {
-    const at::NoGradGuard guard;
-    model->forward(images, /*training=*/false);
+    workers->run([&](int worker) {
+      const at::NoGradGuard guard;
+      model->forward(part_of(images, worker, workers->count()));
+    });
   }
 
   void step() const {
-    model->parameters().clear_gradients();
-    const Tensor loss = hinge::cross_entropy(kernels::CrossEntropy::softmax, model->forward(images, /*training=*/true), labels);
-    torch::autograd::backward({loss});
-    const double norm = adam->gradient_norm();
-    adam->step(1e-5, 1e-6, norm > 1 ? 1 / norm : 1);
+    const int64_t count = training->workers().count();
+    training->step(1e-5, 1e-6, [&](int64_t shard) {
+      const Tensor own = part_of(labels, shard, count);
+      const Tensor loss = hinge::cross_entropy(kernels::CrossEntropy::softmax, model->forward(part_of(images, shard, count), 1), own);
+      return train::gradients_of(model->parameters(), {loss}, {static_cast<double>(own.size(0)) / static_cast<double>(what.batch)});
+    });
   }
 
   double flops(const std::string& pass) const { return (pass == "train" ? 3 : 1) * model->flops() * static_cast<double>(what.batch); }
@@ -132,7 +145,8 @@ VitReport run(const VitPlan& plan, const ShowProgress& progress) {
     for (const std::string& attention : plan.attentions) {
       const std::string what = name + " " + attention;
       progress("checking " + what);
-      const VitSubject subject(vit_case(name, attention), std::count(plan.passes.begin(), plan.passes.end(), "train") > 0);
+      const bool trains = std::count(plan.passes.begin(), plan.passes.end(), "train") > 0;
+      const VitSubject subject(vit_case(name, attention), trains, plan.threads);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subject.error();
       if (!(error < 1e-3)) throw std::runtime_error(fmt::format("{}: logits are off by {:.2g}; nothing was measured", what, error));

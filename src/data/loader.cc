@@ -12,18 +12,21 @@
 namespace hinge::data {
 namespace {
 
-constexpr size_t kQueueBytes = size_t{256} << 20;  // what batches in the queue may take; but there are at least two and at most eight
+constexpr size_t kQueueBytes = size_t{256} << 20;  // what batches in all queues may take; but a queue has at least two and at most eight
 
 }  // namespace
 
 Loader::Loader(std::shared_ptr<const ImageSet> set, Pipeline pipeline, const LoaderOptions& options)
-    : set_(std::move(set)), pipeline_(std::move(pipeline)), options_(options), next_step_(options.first_step) {
+    : set_(std::move(set)), pipeline_(std::move(pipeline)), options_(options) {
   if (options_.batch_size < 1 || options_.threads < 1 || options_.first_step < 0)
     throw std::runtime_error(
         fmt::format("loader: batch size {}, {} threads, first step {}: the first two must be at least 1, the last at least 0",
                     options_.batch_size, options_.threads, options_.first_step));
   if (!(options_.mixup >= 0 && options_.mixup <= 1000))
     throw std::runtime_error(fmt::format("loader: mixup {} is not allowed: give 0 for none, or a number up to 1000", options_.mixup));
+  if (options_.parts < 1 || options_.parts > options_.batch_size || options_.readers < 1 || options_.parts % options_.readers != 0)
+    throw std::runtime_error(fmt::format("loader: {} images of a step cannot be handed out in {} parts to {} readers", options_.batch_size,
+                                         options_.parts, options_.readers));
   const int64_t size = set_->size(), full = size / options_.batch_size;
   epoch_size_ = options_.drop_last ? full * options_.batch_size : size;
   if (epoch_size_ == 0)
@@ -32,9 +35,13 @@ Loader::Loader(std::shared_ptr<const ImageSet> set, Pipeline pipeline, const Loa
   end_step_ = (epoch_size_ + options_.batch_size - 1) / options_.batch_size;
   find_shape();
 
-  const size_t bytes = static_cast<size_t>(options_.batch_size) * shape_.count() * sizeof(float);
-  most_slots_ = std::clamp<size_t>(kQueueBytes / bytes, 2, 8);
-  run_ = static_cast<size_t>(std::clamp<int64_t>(options_.batch_size / (4 * options_.threads), 1, 64));
+  reader_parts_ = options_.parts / options_.readers;
+  queues_ = std::vector<Queue>(static_cast<size_t>(options_.readers));
+  for (Queue& queue : queues_) queue.next = options_.first_step * reader_parts_;
+  const int64_t images = (options_.batch_size + options_.parts - 1) / options_.parts;
+  const size_t bytes = static_cast<size_t>(images) * shape_.count() * sizeof(float);
+  most_slots_ = std::clamp<size_t>(kQueueBytes / bytes / queues_.size(), 2, 8);
+  run_ = static_cast<size_t>(std::clamp<int64_t>(images / (4 * options_.threads), 1, 64));
   threads_ = support::start_threads(
       options_.threads, [this](int) { work(); }, [this] { stop(); }, "set data.threads lower");
 }
@@ -69,20 +76,29 @@ void Loader::find_shape() {
   throw std::runtime_error(fmt::format("loader: none of the {} images can be read; '{}' is the first", set_->size(), set_->name(0)));
 }
 
-bool Loader::next(Batch& batch) {
+double Loader::waited_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return waited_seconds_ / static_cast<double>(queues_.size());
+}
+
+bool Loader::is_over(const Queue& queue) const { return !options_.endless && queue.next >= end_step_ * reader_parts_; }
+
+bool Loader::next(Batch& batch, int64_t reader) {
   std::unique_lock lock(mutex_);
+  Queue& queue = queues_.at(static_cast<size_t>(reader));
+  std::deque<std::unique_ptr<Slot>>& slots = queue.slots;
   for (;;) {
-    const auto ready = [&] { return failure_ || (slots_.empty() ? !options_.endless && next_step_ >= end_step_ : slots_.front()->ready); };
+    const auto ready = [&] { return failure_ || (slots.empty() ? is_over(queue) : slots.front()->ready); };
     if (!ready()) {
       const auto start = std::chrono::steady_clock::now();
       batch_ready_.wait(lock, ready);
       waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
     if (failure_) std::rethrow_exception(failure_);
-    if (slots_.empty()) return false;
-    if (slots_.front()->error) std::rethrow_exception(slots_.front()->error);
-    const std::unique_ptr<Slot> slot = std::move(slots_.front());
-    slots_.pop_front();
+    if (slots.empty()) return false;
+    if (slots.front()->error) std::rethrow_exception(slots.front()->error);
+    const std::unique_ptr<Slot> slot = std::move(slots.front());
+    slots.pop_front();
     const bool found = slot->batch.size > 0;  // a batch of bad files only is none
     if (found) std::swap(batch, slot->batch);
     spare_.push_back(std::move(slot->batch));
@@ -144,29 +160,34 @@ void Loader::make_batches() {
   }
 }
 
-// The oldest slot with examples nobody has taken; a new one if there is room.
+// A slot with examples nobody has taken; a new one if there is room, for the reader who is furthest behind.
 Loader::Slot* Loader::slot_with_work() {
-  for (const auto& slot : slots_)
-    if (slot->taken < slot->examples.size()) return slot.get();
-  const bool over = !options_.endless && next_step_ >= end_step_;
-  if (over || slots_.size() >= most_slots_) return nullptr;
-  open_slot();
+  for (const Queue& queue : queues_)
+    for (const auto& slot : queue.slots)
+      if (slot->taken < slot->examples.size()) return slot.get();
+  const Queue* behind = nullptr;
+  for (const Queue& queue : queues_)
+    if (!is_over(queue) && queue.slots.size() < most_slots_ && (!behind || queue.next < behind->next)) behind = &queue;
+  if (!behind) return nullptr;
+  open_slot(static_cast<size_t>(behind - queues_.data()));
   work_or_stop_.notify_all();
-  return slots_.back().get();
+  return behind->slots.back().get();
 }
 
-void Loader::open_slot() {
+void Loader::open_slot(size_t reader) {
+  Queue& queue = queues_[reader];
+  const int64_t step = queue.next / reader_parts_, part = static_cast<int64_t>(reader) * reader_parts_ + queue.next % reader_parts_;
   auto slot = std::make_unique<Slot>();
   if (!spare_.empty()) {
     slot->batch = std::move(spare_.back());
     spare_.pop_back();
   }
-  const int64_t first = next_step_ * options_.batch_size;
-  const int64_t last = options_.endless ? first + options_.batch_size : std::min(first + options_.batch_size, epoch_size_);
+  const auto begin_of = [&](int64_t number) { return step * options_.batch_size + number * options_.batch_size / options_.parts; };
+  const int64_t first = begin_of(part), end = begin_of(part + 1), last = options_.endless ? end : std::min(end, epoch_size_);
   for (int64_t position = first; position < last; ++position) slot->examples.push_back(example_at(position));
   const size_t n = slot->examples.size();
   Batch& batch = slot->batch;
-  batch.step = next_step_++;
+  batch.step = step, batch.part = part;
   batch.size = static_cast<int64_t>(n);
   batch.shape = shape_;
   batch.lambda = 1;
@@ -175,20 +196,22 @@ void Loader::open_slot() {
   batch.indices.resize(n);
   batch.other_labels.clear();
   slot->missing.assign(n, 0);
-  slots_.push_back(std::move(slot));
+  queue.slots.push_back(std::move(slot));
+  ++queue.next;
 }
 
 Loader::Example Loader::example_at(int64_t position) {
   const int64_t epoch = position / epoch_size_, place = position % epoch_size_;
   if (!options_.shuffle) return {place, static_cast<uint32_t>(epoch)};
-  if (epoch != order_epoch_) {
-    order_.resize(static_cast<size_t>(set_->size()));
-    std::iota(order_.begin(), order_.end(), 0u);
+  Order& order = orders_[static_cast<size_t>(epoch % 2)];
+  if (epoch != order.epoch) {
+    order.permutation.resize(static_cast<size_t>(set_->size()));
+    std::iota(order.permutation.begin(), order.permutation.end(), 0u);
     Random random(options_.seed, Purpose::shuffle, static_cast<uint64_t>(epoch), 0);
-    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.below(i)]);
-    order_epoch_ = epoch;
+    for (size_t i = order.permutation.size(); i > 1; --i) std::swap(order.permutation[i - 1], order.permutation[random.below(i)]);
+    order.epoch = epoch;
   }
-  return {order_[static_cast<size_t>(place)], static_cast<uint32_t>(epoch)};
+  return {order.permutation[static_cast<size_t>(place)], static_cast<uint32_t>(epoch)};
 }
 
 void Loader::make(Slot& slot, size_t i, Scratch& scratch) {
@@ -267,7 +290,7 @@ void Loader::complete(Slot& slot) const {
 
 // x_i := lambda x_i + (1 - lambda) x_(i-1), cyclic. In place from the end, so that each reads its neighbour unmixed.
 void Loader::mix(Batch& batch) const {
-  const double beta = Random(options_.seed, Purpose::mixup, static_cast<uint64_t>(batch.step / options_.parts), 0).beta(options_.mixup);
+  const double beta = Random(options_.seed, Purpose::mixup, static_cast<uint64_t>(batch.step), 0).beta(options_.mixup);
   const float lambda = static_cast<float>(std::max(beta, 1 - beta));
   const size_t n = static_cast<size_t>(batch.size), count = shape_.count();
   const auto blend = [&](float* to, const float* other) {

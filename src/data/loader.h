@@ -1,7 +1,8 @@
 // Batches of preprocessed images, made by threads in the background. What is in a batch depends on the options and on its step alone,
-// not on the number of threads or on the step the loader began with.
+// not on the number of threads and readers or on the step the loader began with.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -23,11 +24,12 @@ namespace hinge::data {
 using support::OnError;
 
 struct LoaderOptions {
-  int64_t batch_size = 1;
+  int64_t batch_size = 1;  // images of a step
   uint64_t seed = 0;
   int threads = 1;
   double mixup = 0;        // p of Beta(p, p); 0 for none
-  int64_t parts = 1;       // so many batches make one step, and are mixed with one weight
+  int64_t parts = 1;       // a step's images are handed out in so many batches, of equal sizes or one more, each mixed within itself
+  int64_t readers = 1;     // threads that take them; a divisor of parts. Reader r gets the parts [r, r + 1) * parts / readers of each step
   bool shuffle = true;     // every epoch in its own random order
   bool endless = true;     // epoch after epoch; else one pass
   bool drop_last = false;  // leave out what does not fill a batch at an epoch's end; else the next epoch follows at once, or, in a single
@@ -35,11 +37,11 @@ struct LoaderOptions {
   // Of a file that cannot be decoded or resized. skip: a training stream shows the next readable image of the set in its place, a single
   // pass goes without it.
   OnError on_error = OnError::stop;
-  int64_t first_step = 0;  // the step of the first batch
+  int64_t first_step = 0;  // of the first batch
 };
 
 struct Batch {
-  int64_t step = 0;
+  int64_t step = 0, part = 0;
   int64_t size = 0;  // N
   Shape shape;
   std::vector<float> pixels;          // (N, H, W, C)
@@ -57,14 +59,14 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch into `batch`, whose memory is used again later. False when a single pass is over. An error met while the batch was
-  // made is thrown here, again at each call.
-  bool next(Batch& batch);
+  // The reader's next batch into `batch`, whose memory is used again later. False when a single pass is over. An error met while the batch
+  // was made is thrown here, again at each call. Readers do not wait for each other.
+  bool next(Batch& batch, int64_t reader = 0);
 
   const Shape& shape() const { return shape_; }
-  int64_t steps_per_epoch() const;  // rounded down for an endless stream whose batches reach over the end of an epoch
-  double waited_seconds() const { return waited_seconds_; }  // spent in next() for batches that were not ready
-  std::vector<std::string> skipped() const;                  // the bad files met so far
+  int64_t steps_per_epoch() const;           // rounded down for an endless stream whose batches reach over the end of an epoch
+  double waited_seconds() const;             // spent in next() for batches that were not ready, by a reader on average
+  std::vector<std::string> skipped() const;  // the bad files met so far
 
  private:
   struct Example {
@@ -83,11 +85,18 @@ class Loader {
     size_t error_at = 0;
   };
 
+  // Batches for one reader.
+  struct Queue {
+    std::deque<std::unique_ptr<Slot>> slots;
+    int64_t next = 0;  // of the reader's batches, counted over all steps
+  };
+
   void work();
   void stop();  // ends the threads' work
   void make_batches();
   Slot* slot_with_work();
-  void open_slot();
+  bool is_over(const Queue& queue) const;
+  void open_slot(size_t reader);
   Example example_at(int64_t position);
   void make(Slot& slot, size_t i, Scratch& scratch);
   bool load(const Example& example, int64_t& index, Scratch& scratch);
@@ -102,17 +111,21 @@ class Loader {
   const Pipeline pipeline_;
   const LoaderOptions options_;
   Shape shape_;
-  int64_t epoch_size_ = 0;  // images of an epoch that are used
-  int64_t end_step_ = 0;    // of a single pass
-  size_t most_slots_ = 0, run_ = 0;
+  int64_t epoch_size_ = 0;    // images of an epoch that are used
+  int64_t end_step_ = 0;      // of a single pass
+  int64_t reader_parts_ = 1;  // of a step
+  size_t most_slots_ = 0;     // of a queue
+  size_t run_ = 0;            // examples that a thread takes at a time
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable work_or_stop_, batch_ready_;
-  std::deque<std::unique_ptr<Slot>> slots_;  // consecutive steps
+  std::vector<Queue> queues_;
   std::vector<Batch> spare_;
-  int64_t next_step_ = 0;
-  std::vector<uint32_t> order_;  // the permutation of order_epoch_
-  int64_t order_epoch_ = -1;
+  struct Order {
+    int64_t epoch = -1;
+    std::vector<uint32_t> permutation;
+  };
+  std::array<Order, 2> orders_;  // of even and odd epochs: a step may reach over the end of one
   bool stop_ = false;
   std::exception_ptr failure_;  // of a thread, outside of an example
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <stdexcept>
 
 #include "data/loader.h"
+#include "eval/for_each_batch.h"
 #include "eval/pixels.h"
 
 namespace hinge::eval {
@@ -35,12 +37,16 @@ Tensor features_of(const models::Vit& model, const std::shared_ptr<const data::I
   loading.threads = options.threads;
   loading.shuffle = loading.endless = false;
   data::Loader loader(images, pipeline, loading);
-  std::vector<Tensor> parts;
+  std::vector<Tensor> parts(static_cast<size_t>(loader.steps_per_epoch()));
+  std::mutex mutex;
   int64_t done = 0;
-  for (data::Batch batch; loader.next(batch);) {
-    parts.push_back(model.features(pixels_of(batch)));
+  const auto take = [&](data::Batch& batch) {
+    parts[static_cast<size_t>(batch.step)] = model.features(pixels_of(batch));
+    const std::scoped_lock lock(mutex);
     progress(done += batch.size);
-  }
+  };
+  for_each_batch(
+      loader, [] { return true; }, take);
   return at::cat(parts);
 }
 

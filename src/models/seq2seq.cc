@@ -159,9 +159,9 @@ Tensor Seq2Seq::run(const Sequences& source, const Sequences& target, const Seq2
     throw std::runtime_error(fmt::format("there are {} source sequences and {} target sequences", source.count(), target.count()));
   require(!options.regulariser || has_regulariser(),
           "the regulariser is that of attention with relu, relu2 or relu6 weights, and no attention of this model has them");
-  nn::Noise noise(options.training ? nn::drawn_seed() : 0);
+  nn::Noise noise(options.noise.value_or(0));
   nn::Regulariser total;
-  const Forward forward{options.training ? &noise : nullptr, options.regulariser ? &total : nullptr,
+  const Forward forward{options.noise ? &noise : nullptr, options.regulariser ? &total : nullptr,
                         options.views ? &options.views->layers : nullptr};
   const Tensor context = encoded(source, forward);
   const nn::BlockContext attends{{target.offsets, target.offsets}, context, {target.offsets, source.offsets}};

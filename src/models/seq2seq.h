@@ -101,9 +101,9 @@ struct Seq2SeqViews {
 };
 
 struct Seq2SeqOptions {
-  bool training = false;       // dropout; its seed is drawn from the default generator, once a pass
-  bool regulariser = false;    // compute it
-  double label_smoothing = 0;  // of loss(): the share of the target probability that is spread evenly over the vocabulary
+  std::optional<uint64_t> noise = {};  // in training, the seed of everything that the pass drops
+  bool regulariser = false;            // compute it
+  double label_smoothing = 0;          // of loss(): the share of the target probability that is spread evenly over the vocabulary
   Seq2SeqViews* views = nullptr;
 };
 

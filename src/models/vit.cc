@@ -140,7 +140,7 @@ Tensor Vit::pooled(const Tensor& x) const {
   return map_->ffn.forward(input, {}, residual).squeeze(1);
 }
 
-Tensor Vit::pre_logits(const Tensor& images, bool training, VitViews* views) const {
+Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed, VitViews* views) const {
   if (images.dim() != 4 || images.size(1) != config_.image_size || images.size(2) != config_.image_size ||
       images.size(3) != config_.channels)
     throw std::runtime_error(
@@ -150,7 +150,7 @@ Tensor Vit::pre_logits(const Tensor& images, bool training, VitViews* views) con
                            position_.expand({n, config_.tokens(), *config_.width}));
   if (class_token_.defined()) x = at::cat({class_token_.expand({n, 1, *config_.width}), x}, 1);
   std::optional<nn::Noise> noise;
-  if (training) noise.emplace(nn::drawn_seed());
+  if (seed) noise.emplace(*seed);
   const nn::Forward forward{noise ? &*noise : nullptr, nullptr, views ? &views->layers : nullptr};
   if (noise && config_.dropout > 0) {
     const double keep = 1 - config_.dropout;
@@ -165,11 +165,11 @@ Tensor Vit::pre_logits(const Tensor& images, bool training, VitViews* views) con
   return features;
 }
 
-Tensor Vit::forward(const Tensor& images, bool training, VitViews* views) const {
-  return hinge::linear(pre_logits(images, training, views), head_weight_, head_bias_);
+Tensor Vit::forward(const Tensor& images, const std::optional<uint64_t>& noise, VitViews* views) const {
+  return hinge::linear(pre_logits(images, noise, views), head_weight_, head_bias_);
 }
 
-Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*training=*/false, nullptr); }
+Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*seed=*/{}, nullptr); }
 
 double Vit::flops() const {
   const auto d = [](int64_t x) { return static_cast<double>(x); };

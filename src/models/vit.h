@@ -2,6 +2,7 @@
 // Parameters have timm's names (blocks.0.attn.qkv.weight, ...), so that weights travel under them; docs/vision.md lists what differs.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -84,7 +85,9 @@ class Vit {
   const nn::Parameters& parameters() const { return parameters_; }
 
   // images [n, height, width, channels], float32; logits [n, classes].
-  at::Tensor forward(const at::Tensor& images, bool training, VitViews* views = nullptr) const;
+  // `noise`: in training, the seed of everything that the pass drops.
+  at::Tensor forward(const at::Tensor& images, const std::optional<uint64_t>& noise = {}, VitViews* views = nullptr) const;
+  template <std::same_as<bool> Training> at::Tensor forward(const at::Tensor& images, Training training) const = delete;  // no seed
   // The input of the head: [n, width or rep_size].
   at::Tensor features(const at::Tensor& images) const;
 
@@ -93,7 +96,7 @@ class Vit {
 
  private:
   at::Tensor pooled(const at::Tensor& x) const;
-  at::Tensor pre_logits(const at::Tensor& images, bool training, VitViews* views) const;
+  at::Tensor pre_logits(const at::Tensor& images, const std::optional<uint64_t>& noise, VitViews* views) const;
 
   VitConfig config_;
   nn::Parameters parameters_;

@@ -1,5 +1,7 @@
-// How much memory this process has needed.
+// How much memory this process has needed, and how much the machine has.
 #pragma once
+
+#include <unistd.h>
 
 #include <cstdint>
 #include <fstream>
@@ -21,5 +23,7 @@ inline int64_t largest_resident_bytes() {
 
 // From now on the largest size counts from the present one; where the system does not allow it, nothing happens.
 inline void forget_largest_resident() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+inline int64_t machine_memory_bytes() { return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE); }
 
 }  // namespace hinge::support

@@ -53,13 +53,40 @@ void require_room(const Corpus& corpus, int64_t tokens) {
   }
   if (too_long > 0)
     throw std::runtime_error(
-        fmt::format("{}: has {} tokens, but a batch holds {} (optim.batch / optim.accumulate), and {} of {} items do not fit into one: "
+        fmt::format("{}: has {} tokens, but a batch holds {} (optim.batch), and {} of {} items do not fit into one: "
                     "raise optim.batch, or leave them out by a lower data.longest_tokens (of documents: cut them shorter by "
                     "data.document_tokens)",
                     corpus.place_name(longest), length_of(corpus, longest), tokens, too_long, corpus.size()));
 }
 
+void append(std::vector<int64_t>& to, const std::vector<int64_t>& values, int64_t first, int64_t last) {
+  to.insert(to.end(), values.begin() + first, values.begin() + last);
+}
+
 }  // namespace
+
+std::vector<TextBatch> cut(const TextBatch& batch, int64_t parts) {
+  std::vector<TextBatch> all(static_cast<size_t>(parts));
+  for (TextBatch& part : all) {
+    part.step = batch.step, part.epoch = batch.epoch;
+    part.source_offsets = part.target_offsets = {0};
+  }
+  const int64_t tokens = batch.source_offsets.back() + batch.target_offsets.back();
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    const int64_t source = batch.source_offsets[i], source_end = batch.source_offsets[i + 1];
+    const int64_t target = batch.target_offsets[i], target_end = batch.target_offsets[i + 1];
+    // An item belongs where its middle lies.
+    const int64_t middle = source + target + source_end + target_end;  // twice
+    TextBatch& part = all[static_cast<size_t>(middle * parts / (2 * tokens))];
+    part.items.push_back(batch.items[i]);
+    append(part.source, batch.source, source, source_end);
+    append(part.target_in, batch.target_in, target, target_end);
+    append(part.target_out, batch.target_out, target, target_end);
+    part.source_offsets.push_back(static_cast<int64_t>(part.source.size()));
+    part.target_offsets.push_back(static_cast<int64_t>(part.target_in.size()));
+  }
+  return all;
+}
 
 Batches::Batches(std::shared_ptr<const Corpus> corpus, const BatchOptions& options) : corpus_(std::move(corpus)), options_(options) {
   require_room(*corpus_, options_.tokens);

@@ -26,6 +26,9 @@ struct TextBatch {
   std::vector<int64_t> target_offsets;  // N + 1, of both
 };
 
+// The batch cut into that many parts of consecutive items, of about as many tokens each; parts may be empty.
+std::vector<TextBatch> cut(const TextBatch& batch, int64_t parts);
+
 // An epoch shows every item once. Its items are shuffled and sorted by length, where lengths within 9% of each other count as equal; then
 // consecutive ones fill batches, and the batches are shuffled.
 class Batches {

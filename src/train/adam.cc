@@ -6,7 +6,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "ops/parallel.h"
 #include "support/safetensors.h"
 
 namespace hinge::train {
@@ -18,30 +17,26 @@ Adam::Adam(const nn::Parameters& parameters, const AdamOptions& options) : param
   }
 }
 
-std::vector<kernels::AdamTensor<float>> Adam::tensors(double decay) const {
+std::vector<kernels::AdamTensor<float>> Adam::tensors(const Gradients& gradients, double decay) const {
   std::vector<kernels::AdamTensor<float>> all;
   for (size_t i = 0; i < m_.size(); ++i) {
     const nn::Parameter& parameter = parameters_.all()[i];
-    at::Tensor& grad = parameter.value.mutable_grad();
-    if (!grad.defined()) continue;
-    grad = grad.contiguous();
-    all.push_back({parameter.value.data_ptr<float>(), grad.data_ptr<float>(), m_[i].data_ptr<float>(), v_[i].data_ptr<float>(),
+    if (!gradients[i].defined()) continue;
+    all.push_back({parameter.value.data_ptr<float>(), gradients[i].data_ptr<float>(), m_[i].data_ptr<float>(), v_[i].data_ptr<float>(),
                    parameter.value.numel(), parameter.decays ? decay : 0.0});
   }
   return all;
 }
 
-double Adam::gradient_norm() const {
-  AtenParallel parallel;
-  return std::sqrt(kernels::squared_norm(tensors(0), parallel));
+double Adam::gradient_norm(const Gradients& gradients, kernels::Parallel& parallel) const {
+  return std::sqrt(kernels::squared_norm(tensors(gradients, 0), parallel));
 }
 
-void Adam::step(double lr, double decay, double grad_scale) {
+void Adam::step(const Gradients& gradients, double lr, double decay, double grad_scale, kernels::Parallel& parallel) {
   ++steps_;
   const auto t = static_cast<double>(steps_);
-  AtenParallel parallel;
   kernels::adam_step(
-      tensors(decay),
+      tensors(gradients, decay),
       {lr, options_.beta1, options_.beta2, options_.eps, 1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t), grad_scale},
       parallel);
 }

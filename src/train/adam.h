@@ -8,6 +8,7 @@
 
 #include "hinge/kernels/adam.h"
 #include "nn/parameters.h"
+#include "train/sharded_gradient.h"
 
 namespace hinge::train {
 
@@ -20,9 +21,9 @@ class Adam {
   Adam(const nn::Parameters& parameters, const AdamOptions& options);
 
   // The norm of all gradients together; parameters without a gradient count as zero.
-  double gradient_norm() const;
+  double gradient_norm(const Gradients& gradients, kernels::Parallel& parallel) const;
   // One step with the gradients times grad_scale; kernels shrink by the share `decay`.
-  void step(double lr, double decay, double grad_scale);
+  void step(const Gradients& gradients, double lr, double decay, double grad_scale, kernels::Parallel& parallel);
 
   int64_t steps() const { return steps_; }
   // The moments with their parameters' names, in the order m, v.
@@ -30,7 +31,7 @@ class Adam {
   void load(const std::string& path, int64_t steps);
 
  private:
-  std::vector<kernels::AdamTensor<float>> tensors(double decay) const;
+  std::vector<kernels::AdamTensor<float>> tensors(const Gradients& gradients, double decay) const;
 
   const nn::Parameters& parameters_;
   AdamOptions options_;

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "support/process_memory.h"
 #include "support/require.h"
+#include "support/threads.h"
 
 namespace hinge::train {
 
@@ -20,8 +23,7 @@ void check(const OptimConfig& optim, const RunConfig& run) {
   require(optim.weight_decay >= 0 && optim.weight_decay < 1,
           fmt::format("optim.weight_decay must be in [0, 1), got {}", optim.weight_decay));
   require(!optim.clip || *optim.clip > 0, "optim.clip must be positive, or none");
-  require(optim.accumulate >= 1, fmt::format("optim.accumulate must be at least 1, got {}", optim.accumulate));
-  require(optim.batch >= optim.accumulate, fmt::format("optim.batch {} is less than optim.accumulate {}", optim.batch, optim.accumulate));
+  require(optim.batch >= 1, fmt::format("optim.batch must be at least 1, got {}", optim.batch));
   require(optim.epochs > 0 && optim.epochs <= 10000,
           fmt::format("optim.epochs must be above 0 and at most 10000, got {}; optim.steps may be any number", optim.epochs));
   require(!optim.steps || *optim.steps >= 1, "there is no step to train: optim.steps must be at least 1");
@@ -29,16 +31,51 @@ void check(const OptimConfig& optim, const RunConfig& run) {
   require(run.eval_every > 0 && run.checkpoint_every > 0, "train.eval_every and train.checkpoint_every must be positive");
   require(run.keep >= 1 && run.log_steps >= 1, "train.keep and train.log_steps must be at least 1");
   require(run.average >= 0, fmt::format("train.average cannot be negative, got {}", run.average));
+  for (const auto& [key, value] : {std::pair("shards", run.shards), std::pair("workers", run.workers)})
+    require(value == 0 || (value > 0 && std::has_single_bit(static_cast<uint64_t>(value))),
+            fmt::format("train.{} must be a power of two, or 0 for the default, got {}", key, value));
+  require(run.shards == 0 || run.workers <= run.shards,
+          fmt::format("train.workers {} is more than train.shards {}: some would have nothing to do", run.workers, run.shards));
+  require(run.shards <= optim.batch, fmt::format("train.shards {} is more than optim.batch {}", run.shards, optim.batch));
+  require(run.threads >= 0, fmt::format("train.threads cannot be negative, got {}", run.threads));
 }
+
+Machine Machine::present() { return {support::default_threads(), support::machine_memory_bytes()}; }
+
+WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters, const Machine& machine) {
+  const int64_t cores = machine.cores;
+  int64_t workers = run.workers;
+  if (workers == 0) {
+    // Workers of one thread do not wait for each other at every product. Each needs a part of the batch, and memory for its gradients.
+    const int64_t levels = run.shards > 0 ? std::bit_width(static_cast<uint64_t>(run.shards)) : 1;
+    const int64_t gradients = std::max<int64_t>(1, parameters * 4 * levels);
+    int64_t most =
+        std::min<int64_t>({std::max<int64_t>(1, cores / std::max<int64_t>(1, run.threads)), parts, machine.memory_bytes / 4 / gradients});
+    if (run.shards > 0) most = std::min(most, run.shards);
+    workers = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
+    // 6 cores are better shared by 2 workers of 3 threads than by 4 of one.
+    const auto used = [&](int64_t count) { return run.threads > 0 ? count : count * (cores / count); };
+    while (workers > 1 && 20 * used(workers) < 17 * std::min(cores, used(workers / 2))) workers /= 2;
+  }
+  const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / workers);
+  constexpr int64_t kMost = 4096;
+  require(workers * threads <= kMost,
+          fmt::format("train.workers {} of train.threads {} are more than {} threads", workers, threads, kMost));
+  return {static_cast<int>(workers), static_cast<int>(threads)};
+}
+
+int64_t shards_of(const RunConfig& run, const WorkersPlan& plan) { return run.shards > 0 ? run.shards : plan.workers; }
 
 void resolve_steps(OptimConfig& optim, const StepsOf& steps_of) {
   if (!optim.steps) optim.steps = steps_of(optim.epochs, std::numeric_limits<int64_t>::max());
   require(*optim.steps >= 1, "there is no step to train: optim.epochs and optim.batch give none");
 }
 
-LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const StepsOf& steps_of) {
+LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const WorkersPlan& plan, const StepsOf& steps_of) {
   const auto interval = [&](double epochs) { return std::max<int64_t>(1, steps_of(epochs, *resolved.steps)); };
-  return {resolved, run, interval(run.eval_every), interval(run.checkpoint_every)};
+  LoopSettings settings{resolved, run, interval(run.eval_every), interval(run.checkpoint_every)};
+  settings.run.shards = shards_of(run, plan), settings.run.workers = plan.workers, settings.run.threads = plan.threads;
+  return settings;
 }
 
 std::string key_of(const std::string& change) {
@@ -50,6 +87,9 @@ std::string key_of(const std::string& change) {
 void require_changeable(const std::vector<std::string>& changes) {
   for (const std::string& change : changes) {
     const std::string key = key_of(change);
+    if (key == "train.shards")
+      throw support::ConfigError(
+          fmt::format("--set {}: a run goes on with the shards it has, which its weights depend on; train.workers may change", change));
     if (!key.starts_with("optim.") && !key.starts_with("train.") && key != "data.on_error")
       throw support::ConfigError(
           fmt::format("--set {}: a run goes on with the model and the data it has; with --resume, keys under optim. and train. may be set, "

@@ -17,7 +17,7 @@ namespace hinge::train {
 struct OptimConfig {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   std::optional<double> clip = 1.0;
-  int64_t batch = 128, accumulate = 1;
+  int64_t batch = 128;
   double epochs = 1;
   std::optional<int64_t> steps = {};
   int64_t warmup_steps = 0;
@@ -32,7 +32,6 @@ struct OptimConfig {
     v("weight_decay", weight_decay, "share by which weights shrink in each step; follows the schedule, but is not multiplied by lr");
     v("clip", clip, "clip the global gradient norm to this");
     v("batch", batch, batch_help);
-    v("accumulate", accumulate, "gradient accumulation: split each batch into this many parts, to save memory");
     v("epochs", epochs, "passes over the training data");
     v("steps", steps, "number of steps, instead of epochs");
     v("warmup_steps", warmup_steps, "steps over which the learning rate grows from 0");
@@ -42,7 +41,7 @@ struct OptimConfig {
 
 struct RunConfig {
   int64_t seed = 0;
-  int64_t threads = 0;
+  int64_t shards = 0, workers = 0, threads = 0;
   double eval_every = 1, checkpoint_every = 1;
   int64_t log_steps = 20, keep = 2;
   int64_t average = 0;
@@ -50,7 +49,10 @@ struct RunConfig {
 
   template <class V> void visit(V& v) {
     v("seed", seed, "seed of the weights, the data order and everything else that is random");
-    v("threads", threads, "threads to compute with; 0: OMP_NUM_THREADS, else one per core");
+    v("shards", shards,
+      "parts of a batch whose gradients are computed one by one, a power of two; more of them take less memory; 0: one per worker");
+    v("workers", workers, "groups of threads that work on shards side by side, a power of two; 0: chosen for the model and the machine");
+    v("threads", threads, "threads of each worker; 0: all workers together have OMP_NUM_THREADS threads, else one per core");
     v("eval_every", eval_every,
       "epochs between evaluations; the last step is always evaluated, and nothing in the half interval before it");
     v("checkpoint_every", checkpoint_every, "epochs between checkpoints");
@@ -65,6 +67,22 @@ struct RunConfig {
 // Throws std::runtime_error with the key, for values that nothing can be trained with.
 void check(const OptimConfig& optim, const RunConfig& run);
 
+// How a step's work is shared out.
+struct WorkersPlan {
+  int workers = 1, threads = 1;  // threads of each worker
+};
+struct Machine {
+  int cores = 1;  // to use
+  int64_t memory_bytes = 0;
+
+  static Machine present();
+};
+// What the keys leave open, by the size of the work: every batch can be cut into `parts` parts of about equal size. Throws
+// std::runtime_error with the key.
+WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters, const Machine& machine = Machine::present());
+// The shards that a run begins with: those of the config, or the smallest power of two that gives each worker one.
+int64_t shards_of(const RunConfig& run, const WorkersPlan& plan);
+
 // The steps of that many epochs, or `most` if there are more: what a task knows of its data.
 using StepsOf = std::function<int64_t(double epochs, int64_t most)>;
 
@@ -74,12 +92,12 @@ void resolve_steps(OptimConfig& optim, const StepsOf& steps_of);
 // What the loop is told: the intervals in steps.
 struct LoopSettings {
   OptimConfig optim = {};  // resolved: has its steps
-  RunConfig run = {};
+  RunConfig run = {};      // resolved: has its shards, workers and threads
   int64_t eval_steps = 1, checkpoint_steps = 1;
 
   int64_t steps() const { return optim.steps.value_or(1); }
 };
-LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const StepsOf& steps_of);
+LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const WorkersPlan& plan, const StepsOf& steps_of);
 
 // The key of "optim.lr=1e-4".
 std::string key_of(const std::string& change);

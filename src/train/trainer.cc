@@ -61,13 +61,20 @@ class Loop {
         folder_(std::move(folder)),
         stop_(stop),
         output_(std::move(output)),
-        adam_(trainable.parameters(), {settings.optim.beta1, settings.optim.beta2, settings.optim.eps}) {
+        adam_(trainable.parameters(), {settings.optim.beta1, settings.optim.beta2, settings.optim.eps}),
+        workers_(static_cast<int>(settings.run.workers), static_cast<int>(settings.run.threads)),
+        gradient_(trainable.parameters(), workers_, settings.run.shards) {
     if (!from) return;
     load_weights(from->file(kWeights), trainable_.parameters());
     adam_.load(from->file(kState), from->step);
     step_ = from->step;
     saved_at_ = step_;
     from->read_state([&](const nlohmann::json& state) { take_up(state); });
+    if (threads_before_ && *threads_before_ != workers_.threads())
+      output_.write(
+          fmt::format("each worker has {} threads now instead of {}: from here on, the weights differ in their last bits from those "
+                      "of a run that was not interrupted; train.threads={} would keep them\n",
+                      workers_.threads(), *threads_before_, *threads_before_));
   }
 
   TrainResult run() {
@@ -103,13 +110,14 @@ class Loop {
       log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
       sums_.erase("steps"), sums_.erase("norm");
     }
+    if (state.contains("threads")) threads_before_ = state.at("threads").get<int>();
     items_ = state.value("items", 0.0);
     seconds_before_ = state.value("train_seconds", 0.0);
     waited_before_ = state.value("waited_seconds", 0.0);
   }
 
   TrainResult steps() {
-    trainable_.begin(step_);
+    trainable_.begin(step_, workers_.count());
     metrics_.emplace(metrics_path(folder_.folder()), step_);
     events_.emplace(folder_.folder(), step_);
     progress_.emplace("train", settings_.steps(), step_, output_);
@@ -172,42 +180,57 @@ class Loop {
 
   // False: stopped before its end.
   bool train_step() {
-    at::manual_seed(stream_seed(static_cast<uint64_t>(settings_.run.seed), Stream::first_step, step_));
-    trainable_.parameters().clear_gradients();
-    const std::optional<StepOutcome> maybe = trainable_.step(stop_);
-    if (!maybe) return false;
-    const StepOutcome& outcome = *maybe;
-    if (!std::isfinite(outcome.loss)) fail_non_finite(outcome.loss);
-    const double norm = adam_.gradient_norm();
-    if (!std::isfinite(norm)) fail_non_finite_gradient(norm);
+    trainable_.begin_step(step_);
+    outcomes_.assign(static_cast<size_t>(settings_.run.shards), {});
+    std::atomic<bool> failed = false, stopped = false;
+    const Gradients& gradients = gradient_.compute([&](int64_t shard) {
+      if (stop_) stopped = true;
+      if (stopped || failed) return Gradients();
+      ShardOutcome& outcome = outcomes_[static_cast<size_t>(shard)];
+      outcome = trainable_.shard(shard, seed_of(shard));
+      if (!std::isfinite(outcome.loss)) failed = true;
+      return std::move(outcome.gradients);
+    });
+    for (int64_t shard = 0; failed && shard < settings_.run.shards; ++shard)
+      if (const double loss = outcomes_[static_cast<size_t>(shard)].loss; !std::isfinite(loss)) fail_non_finite(loss, shard);
+    if (stopped) return false;
+    ShardOutcome all;
+    for (const ShardOutcome& outcome : outcomes_) {
+      all.loss += outcome.loss, all.right += outcome.right, all.items += outcome.items;
+      for (const auto& [name, value] : outcome.sums) all.sums[name] += value;
+    }
+    WorkersParallel parallel(workers_);
+    const double norm = adam_.gradient_norm(gradients, parallel);
+    if (!std::isfinite(norm)) fail_non_finite_gradient(norm, gradients);
     const double factor = schedule_factor(settings_.optim.schedule, step_, settings_.steps(), settings_.optim.warmup_steps);
     const double scale = settings_.optim.clip && norm > *settings_.optim.clip ? *settings_.optim.clip / norm : 1;
     step_is_whole_ = false;
-    adam_.step(factor * settings_.optim.lr, factor * settings_.optim.weight_decay, scale);
+    adam_.step(gradients, factor * settings_.optim.lr, factor * settings_.optim.weight_decay, scale, parallel);
     ++step_;
-    for (const auto& [name, value] : outcome.sums) sums_[name] += value;
+    for (const auto& [name, value] : all.sums) sums_[name] += value;
     norm_sum_ += norm, ++log_steps_;
-    items_ += outcome.items;
+    items_ += all.items;
     lr_ = factor * settings_.optim.lr;
-    last_loss_ = outcome.loss, last_accuracy_ = outcome.accuracy;
+    last_loss_ = all.loss, last_accuracy_ = all.right / all.items;
     return true;
   }
 
+  uint64_t seed_of(int64_t shard) const { return shard_seed(static_cast<uint64_t>(settings_.run.seed), step_, shard); }
+
   // A run must not go on from here: says which part was the first to leave the numbers, and where to go back to.
-  [[noreturn]] void fail_non_finite(double loss) {
+  [[noreturn]] void fail_non_finite(double loss, int64_t shard) {
     const at::NoGradGuard guard;
     const std::string parameter = parameter_beyond_numbers();
-    const std::string where = parameter.empty() ? trainable_.first_not_finite() : "the parameter " + parameter;
+    const std::string where = parameter.empty() ? trainable_.first_not_finite(shard, seed_of(shard)) : "the parameter " + parameter;
     throw TrainError(
         fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
   }
 
-  [[noreturn]] void fail_non_finite_gradient(double norm) {
+  [[noreturn]] void fail_non_finite_gradient(double norm, const Gradients& gradients) {
     // Backward goes from the last parameter to the first; gradients whose squares are beyond float32 are no use to Adam either.
     std::string where = "all parameters together";
-    for (const nn::Parameter& parameter : trainable_.parameters().all())
-      if (const at::Tensor& grad = parameter.value.grad(); grad.defined() && !at::isfinite(grad.square().sum()).item<bool>())
-        where = parameter.name;
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i].defined() && !at::isfinite(gradients[i].square().sum()).item<bool>()) where = trainable_.parameters().all()[i].name;
     throw TrainError(fmt::format("the gradient's norm became {} in step {}: the first that is too large or not finite is that of {}. {}",
                                  norm, step_ + 1, where, way_back()));
   }
@@ -358,6 +381,7 @@ class Loop {
     // The part of the next line of metrics that is there already, so that a resumed run writes the same line.
     content.state["log"] = sums_;
     content.state["log"]["steps"] = log_steps_, content.state["log"]["norm"] = norm_sum_;
+    content.state["threads"] = workers_.threads();
     content.state["items"] = items_;
     content.state["train_seconds"] = seconds_before_ + train_seconds_;
     content.state["waited_seconds"] = waited_seconds();
@@ -390,19 +414,23 @@ class Loop {
   const std::atomic<bool>& stop_;
   support::ProgressOutput output_;
   Adam adam_;
+  Workers workers_;
+  ShardedGradient gradient_;
 
-  int64_t step_ = 0;           // steps done
-  double items_ = 0;           // worked through in them
-  double train_seconds_ = 0;   // of those by this process
-  double seconds_before_ = 0;  // of those before it
-  double waited_before_ = 0;   // of these, without a batch
-  bool step_is_whole_ = true;  // weights, counts and lines of metrics are all those after step_
+  int64_t step_ = 0;                   // steps done
+  double items_ = 0;                   // worked through in them
+  double train_seconds_ = 0;           // of those by this process
+  double seconds_before_ = 0;          // of those before it
+  double waited_before_ = 0;           // of these, without a batch
+  std::optional<int> threads_before_;  // of each worker, in the process that saved the checkpoint
+  bool step_is_whole_ = true;          // weights, counts and lines of metrics are all those after step_
   double lr_ = 0, last_loss_ = 0, last_accuracy_ = 0;
   std::optional<double> score_, best_;
   std::map<std::string, double> evaluated_;  // the metrics of the last evaluation
   std::optional<int64_t> best_step_, evaluated_at_, saved_at_;
-  std::set<std::string> written_;  // names in the metrics of the step that is gone on with
-  std::set<std::string> skipped_;  // files
+  std::set<std::string> written_;       // names in the metrics of the step that is gone on with
+  std::set<std::string> skipped_;       // files
+  std::vector<ShardOutcome> outcomes_;  // of the last step
   // The next line of metrics.
   Sums sums_;
   double norm_sum_ = 0;
@@ -458,6 +486,10 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return (x ^ (x >> 31)) & 0x7FFFFFFFFFFFFFFFU;
+}
+
+uint64_t shard_seed(uint64_t seed, int64_t step, int64_t shard) {
+  return stream_seed(stream_seed(seed, Stream::first_step, step), Stream::weights, shard);
 }
 
 double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -18,6 +18,7 @@
 #include "support/progress.h"
 #include "train/config.h"
 #include "train/run_folder.h"
+#include "train/sharded_gradient.h"
 #include "train/train_result.h"
 
 namespace hinge::train {
@@ -25,12 +26,13 @@ namespace hinge::train {
 using Values = std::vector<std::pair<std::string, double>>;
 using Sums = std::map<std::string, double>;
 
-// What a step says of itself.
-struct StepOutcome {
-  double loss = 0;      // of the whole step, for the progress line
-  double accuracy = 0;  // share of the items that were predicted right, for the same
-  double items = 0;     // examples worked through, in the unit of items()
-  Sums sums = {};       // added up over the steps of a line of metrics
+// What a shard of a step's batch gives. All but the gradients are added up over the shards of the step.
+struct ShardOutcome {
+  double loss = 0;   // its part of the step's loss
+  double right = 0;  // items that were predicted right
+  double items = 0;  // examples worked through, in the unit of items()
+  Sums sums = {};    // added up over the steps of a line of metrics, too
+  Gradients gradients = {};
 };
 
 struct EvaluationOutcome {
@@ -42,8 +44,8 @@ struct EvaluationOutcome {
 // What an evaluation does just now, and how much of it is done: ("evaluating", 3, 40).
 using EvaluationProgress = std::function<void(std::string_view doing, int64_t done, int64_t total)>;
 
-// What a run trains: a model with its data. The loop calls it from one thread. `stop` may be set at any time: what takes long looks at it
-// now and then and returns nothing once it is set; the loop drops what was begun.
+// What a run trains: a model with its data. The loop calls it from one thread, but for shard(). `stop` may be set at any time: what takes
+// long looks at it now and then and returns nothing once it is set; the loop drops what was begun.
 class Trainable {
  public:
   virtual ~Trainable() = default;
@@ -53,20 +55,23 @@ class Trainable {
   virtual std::string score_name() const = 0;  // "accuracy"
   virtual std::string score_text(double score) const = 0;
 
-  // Once, before all others: the first step of this process, from 0.
-  virtual void begin(int64_t first_step) = 0;
-  // Adds the gradients of the next step to the parameters, whose gradients are empty before it. The default generator is seeded by the
-  // loop. Returns at once with a loss that is not finite.
-  virtual std::optional<StepOutcome> step(const std::atomic<bool>& stop) = 0;
-  // What was the first in the last step that was not finite, when its loss was not: "block 0", "the head". All parameters are finite.
-  virtual std::string first_not_finite() = 0;
+  // Once, before all others: the first step of this process, from 0, and the workers that will ask for shards.
+  virtual void begin(int64_t first_step, int workers) = 0;
+  // Before the shards of each step, which follow one another.
+  virtual void begin_step(int64_t step) = 0;
+  // Forward and backward of a part of the step's batch, on the thread of a worker, beside other shards. Each worker asks for the shards it
+  // owns in their order. Everything random comes from `seed`. Without gradients if the loss is not finite.
+  virtual ShardOutcome shard(int64_t shard, uint64_t seed) = 0;
+  // What was the first that was not finite in the shard of the last step whose loss was not: "block 0", "the head". The seed is that which
+  // the shard had. All parameters are finite.
+  virtual std::string first_not_finite(int64_t shard, uint64_t seed) = 0;
   // A line of metrics from the sums of `steps` steps, names with "train/" before them.
   virtual Values metrics(const Sums& sums, int64_t steps) const = 0;
   // Says now and then how far it is.
   virtual std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const EvaluationProgress& progress) = 0;
   // What a checkpoint says beside the weights to those who will use them.
   virtual nlohmann::json checkpoint_state() const = 0;
-  // Time that step() has spent waiting for data.
+  // Time that the workers have spent waiting for data, for the average worker.
   virtual double waited_seconds() const = 0;
   // Files of the data that could not be read and were passed over.
   virtual std::vector<std::string> skipped() const { return {}; }
@@ -92,11 +97,13 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const 
 // Seeds of the parts of a run (weights, order of the data, each step) must differ.
 enum class Stream : uint64_t { weights = 1, data = 2, first_step = 3 };
 uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step = 0);
+// The seed of what is random in a shard of a step.
+uint64_t shard_seed(uint64_t seed, int64_t step, int64_t shard);
 
 // A path as it reads from every folder; "" stays.
 std::string absolute_path(const std::string& path);
 
-// 0: support::default_threads().
+// The threads of what runs outside of the workers. 0: support::default_threads().
 void use_threads(int64_t threads);
 
 double steady_seconds();  // by a clock that never goes back

@@ -29,6 +29,7 @@ std::vector<Batch> batches(const std::shared_ptr<const ImageSet>& set, const cha
 
 void expect_same(const Batch& a, const Batch& b) {
   EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.part, b.part);
   EXPECT_EQ(a.size, b.size);
   EXPECT_EQ(a.pixels, b.pixels);
   EXPECT_EQ(a.labels, b.labels);
@@ -147,13 +148,50 @@ TEST(Loader, MixupBlendsWithTheNeighbour) {
 }
 
 TEST(Loader, BatchesOfOneStepAreMixedWithOneWeight) {
-  const LoaderOptions options{.batch_size = 3, .seed = 5, .mixup = 0.5, .parts = 4, .first_step = 4};
+  const LoaderOptions options{.batch_size = 12, .seed = 5, .mixup = 0.5, .parts = 4, .first_step = 1};
   std::set<float> lambdas;
   for (const Batch& batch : batches(made_up(12), "value_range(-1,1)", options, 8)) {
     const bool is_new = lambdas.insert(batch.lambda).second;
-    EXPECT_EQ(is_new, batch.step % 4 == 0);
+    EXPECT_EQ(is_new, batch.part == 0);
   }
   EXPECT_EQ(lambdas.size(), 2u);
+}
+
+// The parts of a step are its images in their order, whoever takes them; an epoch ends within steps.
+TEST(Loader, ReadersShareTheStepsOfOne) {
+  const auto set = made_up(50);
+  LoaderOptions options{.batch_size = 22, .seed = 9, .threads = 2};
+  const std::vector<Batch> whole = batches(set, kAugment, options, 6);
+  options.parts = 4;
+  const std::vector<Batch> parts = batches(set, kAugment, options, 6 * 4);
+  for (size_t step = 0; step < 6; ++step) {
+    std::vector<int64_t> indices;
+    std::vector<float> pixels;
+    for (size_t part = 0; part < 4; ++part) {
+      const Batch& batch = parts[4 * step + part];
+      EXPECT_EQ(batch.step, static_cast<int64_t>(step));
+      EXPECT_EQ(batch.part, static_cast<int64_t>(part));
+      EXPECT_NEAR(static_cast<double>(batch.size), 5.5, 0.5);
+      indices.insert(indices.end(), batch.indices.begin(), batch.indices.end());
+      pixels.insert(pixels.end(), batch.pixels.begin(), batch.pixels.end());
+    }
+    EXPECT_EQ(indices, whole[step].indices);
+    EXPECT_EQ(pixels, whole[step].pixels);
+  }
+  options.mixup = 0.3;
+  const std::vector<Batch> mixed = batches(set, kAugment, options, 6 * 4);
+  for (const int64_t readers : {2, 4}) {
+    options.readers = readers;
+    Loader loader(set, Pipeline(kAugment), options);
+    // One reader far ahead of the others.
+    for (int64_t reader = 0; reader < readers; ++reader)
+      for (int64_t i = 0; i < 6 * 4 / readers; ++i) {
+        Batch batch;
+        ASSERT_TRUE(loader.next(batch, reader));
+        EXPECT_EQ(batch.part / (4 / readers), reader);
+        expect_same(batch, mixed[static_cast<size_t>(4 * batch.step + batch.part)]);
+      }
+  }
 }
 
 class BadFiles : public testing::Test {

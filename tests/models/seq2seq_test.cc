@@ -116,7 +116,7 @@ TEST_P(AgainstPlain, Aten) {
   const Sequences source = sequences_of(kSource), target = sequences_of(kTarget);
   Seq2SeqOptions options;
   options.regulariser = model.has_regulariser();
-  options.training = true;  // without any dropout
+  options.noise = 1;  // without any dropout
   const Seq2SeqOutput got = model.forward(source, target, options);
   const auto [logits, regulariser] = PlainSeq2Seq(config, leaves).forward(kSource, kTarget);
   // Sums of a few dozen products, and norms after each branch that may divide by a small deviation.
@@ -358,9 +358,8 @@ TEST(Seq2Seq, NoiseIsThatOfTheSeedAndOffInEvaluation) {
   const Seq2Seq model(noisy(), 3), quiet(small(), 3);
   const Sequences source = sequences_of(kSource), target = sequences_of(kTarget);
   Seq2SeqOptions training;
-  training.training = true;
-  const auto results = [&](int64_t seed) {
-    at::manual_seed(static_cast<uint64_t>(seed));
+  const auto results = [&](uint64_t seed) {
+    training.noise = seed;
     model.parameters().clear_gradients();
     const at::Tensor loss = model.loss(source, target, labels_for(kTarget), training).loss;
     torch::autograd::backward({loss});
@@ -384,9 +383,8 @@ TEST(Seq2Seq, GradientCheckpointingChangesNothing) {
     Seq2SeqConfig config = noisy();
     config.gradient_checkpointing = checkpointing;
     const Seq2Seq model(config, 3);
-    at::manual_seed(1);
     Seq2SeqOptions training;
-    training.training = training.regulariser = true;
+    training.noise = 1, training.regulariser = true;
     const Seq2SeqLoss loss = model.loss(sequences_of(kSource), sequences_of(kTarget), labels_for(kTarget), training);
     torch::autograd::backward({loss.loss + loss.regulariser});
     results[checkpointing] = {loss.loss.detach(), loss.regulariser.detach()};
@@ -409,9 +407,8 @@ TEST(Seq2Seq, GradientsOfANoisyPassAreThoseOfTheFunction) {
       randomise(model);
       make_double(model);
       Seq2SeqOptions training;
-      training.training = training.regulariser = true, training.label_smoothing = 0.1;
+      training.noise = 7, training.regulariser = true, training.label_smoothing = 0.1;
       const auto value = [&] {
-        at::manual_seed(7);
         const Seq2SeqLoss loss = model.loss(sequences_of(kSource), sequences_of(kTarget), labels_for(kTarget), training);
         return loss.loss + loss.regulariser;
       };

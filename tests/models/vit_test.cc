@@ -182,11 +182,11 @@ TEST_P(Against, PlainAten) {
   const at::Tensor images = images_for(config), weights = at::randn({images.size(0), config.classes});
   const Named plain = leaves_of(model, at::kFloat), exact = leaves_of(model, at::kDouble);
 
-  const at::Tensor logits = model.forward(images, /*training=*/true);
+  const at::Tensor logits = model.forward(images, /*noise=*/1);
   const at::Tensor plain_logits = PlainVit(config, plain).forward(images);
   const at::Tensor exact_logits = PlainVit(config, exact).forward(images.to(at::kDouble));
   expect_as_close(logits, plain_logits, exact_logits, exact_logits.abs().max().item<double>(), "logits");
-  EXPECT_TRUE(at::equal(logits, model.forward(images, /*training=*/false))) << "evaluation differs without any dropout";
+  EXPECT_TRUE(at::equal(logits, model.forward(images))) << "evaluation differs without any dropout";
 
   torch::autograd::backward({(logits * weights).sum()});
   torch::autograd::backward({(plain_logits * weights).sum()});
@@ -213,8 +213,8 @@ TEST(Vit, ShowsWhatIsInside) {
   const at::Tensor images = images_for(config);
   const at::NoGradGuard guard;
   VitViews views;
-  const at::Tensor logits = model.forward(images, false, &views);
-  EXPECT_TRUE(at::equal(logits, model.forward(images, false))) << "looking changes the result";
+  const at::Tensor logits = model.forward(images, /*noise=*/{}, &views);
+  EXPECT_TRUE(at::equal(logits, model.forward(images))) << "looking changes the result";
   ASSERT_EQ(views.layers.size(), 4u);
   EXPECT_EQ(views.layers[3].name, "blocks.1.mlp");
   ASSERT_EQ(views.blocks.size(), 2u);
@@ -240,12 +240,10 @@ VitConfig noisy(VitConfig config) {
 
 // Everything below runs one step with the same random numbers and gives back the loss and all gradients.
 std::vector<at::Tensor> step(const Vit& model, const at::Tensor& images) {
-  at::manual_seed(11);
   model.parameters().clear_gradients();
-  const at::Tensor loss = model.forward(images, /*training=*/true).square().sum();
-  const at::Tensor next = at::rand({1});  // what follows the forward pass draws the same numbers, too
+  const at::Tensor loss = model.forward(images, /*noise=*/11).square().sum();
   torch::autograd::backward({loss});
-  std::vector<at::Tensor> results = {loss.detach(), next, at::rand({1})};
+  std::vector<at::Tensor> results = {loss.detach()};
   for (const nn::Parameter& parameter : model.parameters().all()) results.push_back(parameter.value.grad().clone());
   return results;
 }
@@ -301,9 +299,10 @@ TEST(Vit, NoiseIsOffInEvaluation) {
   at::manual_seed(8);
   randomise(quiet);
   const at::Tensor images = images_for(config);
-  EXPECT_TRUE(at::equal(model.forward(images, false), quiet.forward(images, false)));
-  EXPECT_FALSE(at::equal(model.forward(images, true), quiet.forward(images, true)));
-  EXPECT_FALSE(at::equal(model.forward(images, true), model.forward(images, true)));
+  EXPECT_TRUE(at::equal(model.forward(images), quiet.forward(images)));
+  EXPECT_FALSE(at::equal(model.forward(images, 1), quiet.forward(images, 1)));
+  EXPECT_TRUE(at::equal(model.forward(images, 1), model.forward(images, 1)));
+  EXPECT_FALSE(at::equal(model.forward(images, 1), model.forward(images, 2)));
 }
 
 // ---- positions
@@ -375,7 +374,7 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_EQ((std::vector<int64_t>{*some.patch, *some.width, *some.depth, *some.ffn.width, *some.heads}),
             (std::vector<int64_t>{16, 64, 12, 1536, 8}));
   const Vit model(small(), 0);
-  EXPECT_TRUE(mentions(error_of([&] { model.forward(at::zeros({1, 14, 13, 3}), false); }), {"13 x 13", "3 channels"}));
+  EXPECT_TRUE(mentions(error_of([&] { model.forward(at::zeros({1, 14, 13, 3})); }), {"13 x 13", "3 channels"}));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST_F(TableTest, EveryTaskIsWhole) {
     EXPECT_TRUE(names.insert(task->name).second) << task->name;
     const std::string keys = task->describe_config({});
     // A key of the optimiser and of the run means the same everywhere.
-    EXPECT_TRUE(mentions(keys, {"task = \"" + task->name + "\"", "optim.lr = ", "optim.batch = ", "optim.accumulate = ",
+    EXPECT_TRUE(mentions(keys, {"task = \"" + task->name + "\"", "optim.lr = ", "optim.batch = ", "train.shards = ",
                                 "cosine, linear, constant, inverse_sqrt", "train.average = 0", "train.gradient_checkpointing = false"}));
     EXPECT_TRUE(task->train && task->resume && task->evaluate && task->scores.best);
     EXPECT_FALSE(task->eval_help.empty() || task->report_title.empty() || task->curves.empty());

@@ -16,6 +16,8 @@ namespace {
 using support::error_of;
 using support::mentions;
 
+kernels::Serial serial;
+
 class AdamTest : public support::TemporaryFolderTest {};
 
 TEST_F(AdamTest, TakesTheStepsOfTheFormula) {
@@ -23,11 +25,11 @@ TEST_F(AdamTest, TakesTheStepsOfTheFormula) {
   Adam adam(small.parameters, {.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3});
   at::Tensor m = at::zeros({3, 5}, at::kDouble), v = m.clone(), w = small.kernel.detach().to(at::kDouble);
   for (int t = 1; t <= 3; ++t) {
-    small.set_gradients(static_cast<uint64_t>(t));
-    const at::Tensor g = 0.5 * small.kernel.grad().to(at::kDouble);
-    EXPECT_NEAR(adam.gradient_norm(), std::sqrt((small.kernel.grad().square().sum() + small.bias.grad().square().sum()).item<double>()),
-                1e-6);
-    adam.step(0.1, 0.02, 0.5);
+    const Gradients gradients = Small::gradients(static_cast<uint64_t>(t));
+    const at::Tensor g = 0.5 * gradients[0].to(at::kDouble);
+    EXPECT_NEAR(adam.gradient_norm(gradients, serial),
+                std::sqrt((gradients[0].square().sum() + gradients[1].square().sum()).item<double>()), 1e-6);
+    adam.step(gradients, 0.1, 0.02, 0.5, serial);
     m = 0.8 * m + 0.2 * g, v = 0.95 * v + 0.05 * g * g;
     w = w - 0.1 * (m / (1 - std::pow(0.8, t))) / ((v / (1 - std::pow(0.95, t))).sqrt() + 1e-3) - 0.02 * w;
   }
@@ -39,9 +41,8 @@ TEST_F(AdamTest, BiasesDoNotDecayAndMissingGradientsAreZero) {
   const Small small;
   Adam adam(small.parameters, {});
   const at::Tensor kernel = small.kernel.detach().clone(), bias = small.bias.detach().clone();
-  EXPECT_EQ(adam.gradient_norm(), 0);
-  small.kernel.mutable_grad() = at::zeros({3, 5}), small.bias.mutable_grad() = at::zeros({7});
-  adam.step(0.1, 0.5, 1);
+  EXPECT_EQ(adam.gradient_norm({at::Tensor(), at::Tensor()}, serial), 0);
+  adam.step({at::zeros({3, 5}), at::zeros({7})}, 0.1, 0.5, 1, serial);
   EXPECT_TRUE(at::allclose(small.kernel, kernel / 2));
   EXPECT_TRUE(at::equal(small.bias, bias));
 }
@@ -49,14 +50,14 @@ TEST_F(AdamTest, BiasesDoNotDecayAndMissingGradientsAreZero) {
 TEST_F(AdamTest, GoesOnFromItsFile) {
   const Small straight, resumed;
   Adam whole(straight.parameters, {}), first(resumed.parameters, {});
-  const auto step = [](const Small& small, Adam& adam, uint64_t seed) { small.set_gradients(seed), adam.step(0.1, 0.01, 1); };
-  for (uint64_t t = 0; t < 5; ++t) step(straight, whole, t);
-  for (uint64_t t = 0; t < 3; ++t) step(resumed, first, t);
+  const auto step = [](Adam& adam, uint64_t seed) { adam.step(Small::gradients(seed), 0.1, 0.01, 1, serial); };
+  for (uint64_t t = 0; t < 5; ++t) step(whole, t);
+  for (uint64_t t = 0; t < 3; ++t) step(first, t);
   first.save(path("state"));
   Adam second(resumed.parameters, {});
   second.load(path("state"), first.steps());
   EXPECT_EQ(second.steps(), 3);
-  for (uint64_t t = 3; t < 5; ++t) step(resumed, second, t);
+  for (uint64_t t = 3; t < 5; ++t) step(second, t);
   EXPECT_TRUE(at::equal(straight.kernel, resumed.kernel));
   EXPECT_TRUE(at::equal(straight.bias, resumed.bias));
 

@@ -22,13 +22,13 @@ TEST(TrainConfig, EpochsBecomeSteps) {
   optim.epochs = 2.5, run.eval_every = 0.5, run.checkpoint_every = 1e300, run.seed = 7;
   resolve_steps(optim, ten_a_epoch);
   EXPECT_EQ(optim.steps, 25);
-  LoopSettings settings = loop_settings(optim, run, ten_a_epoch);
+  LoopSettings settings = loop_settings(optim, run, {}, ten_a_epoch);
   EXPECT_EQ(settings.steps(), 25);
   EXPECT_EQ(settings.eval_steps, 5);
   EXPECT_EQ(settings.checkpoint_steps, 25) << "what is longer than the run is its end";
   EXPECT_EQ(settings.run.seed, 7);
   run.eval_every = 1e-9;
-  EXPECT_EQ(loop_settings(optim, run, ten_a_epoch).eval_steps, 1);
+  EXPECT_EQ(loop_settings(optim, run, {}, ten_a_epoch).eval_steps, 1);
   optim.steps = 3;  // given, it counts
   resolve_steps(optim, ten_a_epoch);
   EXPECT_EQ(optim.steps, 3);
@@ -53,8 +53,12 @@ TEST(TrainConfig, ValuesThatCannotBeTrainedWithAreNamed) {
       {"optim.eps", [](OptimConfig& o, RunConfig&) { o.eps = 0; }},
       {"optim.weight_decay", [](OptimConfig& o, RunConfig&) { o.weight_decay = 1; }},
       {"optim.clip", [](OptimConfig& o, RunConfig&) { o.clip = 0; }},
-      {"optim.accumulate must be at least 1, got 0", [](OptimConfig& o, RunConfig&) { o.accumulate = 0; }},
-      {"optim.batch 3 is less than optim.accumulate 4", [](OptimConfig& o, RunConfig&) { o.batch = 3, o.accumulate = 4; }},
+      {"optim.batch must be at least 1, got 0", [](OptimConfig& o, RunConfig&) { o.batch = 0; }},
+      {"train.shards must be a power of two, or 0 for the default, got 3", [](OptimConfig&, RunConfig& r) { r.shards = 3; }},
+      {"train.workers must be a power of two, or 0 for the default, got -2", [](OptimConfig&, RunConfig& r) { r.workers = -2; }},
+      {"train.workers 4 is more than train.shards 2", [](OptimConfig&, RunConfig& r) { r.shards = 2, r.workers = 4; }},
+      {"train.shards 4 is more than optim.batch 3", [](OptimConfig& o, RunConfig& r) { o.batch = 3, r.shards = 4; }},
+      {"train.threads cannot be negative, got -1", [](OptimConfig&, RunConfig& r) { r.threads = -1; }},
       {"optim.epochs", [](OptimConfig& o, RunConfig&) { o.epochs = 0; }},
       {"optim.epochs", [](OptimConfig& o, RunConfig&) { o.epochs = 10001; }},
       {"no step to train: optim.steps", [](OptimConfig& o, RunConfig&) { o.steps = 0; }},

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <vector>
+
 #include "nn/parameters.h"
 
 namespace hinge::train {
@@ -16,9 +18,11 @@ struct Small {
     kernel = parameters.add("kernel", at::randn({3, 5}), true);
     bias = parameters.add("bias", at::randn({7}), false);
   }
-  void set_gradients(uint64_t seed) const {
+  // In the order of the parameters.
+  static std::vector<at::Tensor> gradients(uint64_t seed) {
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-    kernel.mutable_grad() = at::randn({3, 5}, generator), bias.mutable_grad() = at::randn({7}, generator);
+    at::Tensor first = at::randn({3, 5}, generator);
+    return {first, at::randn({7}, generator)};
   }
 };
 

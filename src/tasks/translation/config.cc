@@ -11,7 +11,8 @@ support::Renames Config::renames() {
                                     {"model.attention", "model.attention.preset"},
                                     {"model.gamma", "model.attention.gamma"},
                                     {"model.attention_dropout", "model.attention.dropout"},
-                                    {"optim.tokens", "optim.batch"}}};
+                                    {"optim.tokens", "optim.batch"},
+                                    {"optim.accumulate", "train.shards"}}};
   for (const std::string part : {"model.encoder.", "model.decoder.", "model.cross."})
     for (const char* key : {"preset", "h", "alpha", "length", "length_n", "gain", "bias", "gamma", "learn_alpha", "learn_gain",
                             "learn_bias", "qk_norm", "gate", "dropout"})

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <mutex>
+
+#include "ops/parallel.h"
 #include "train/trainer.h"
 
 namespace hinge::translation {
@@ -18,7 +21,7 @@ ModelBatch::ModelBatch(const text::TextBatch& batch)
 
 text::BatchOptions batch_options(const Config& config, bool training) {
   text::BatchOptions options;
-  options.tokens = config.optim.batch / config.optim.accumulate;
+  options.tokens = config.optim.batch;
   options.seed = train::stream_seed(static_cast<uint64_t>(config.train.seed), train::Stream::data);
   options.shuffle = training;
   return options;
@@ -26,15 +29,32 @@ text::BatchOptions batch_options(const Config& config, bool training) {
 
 std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& batches,
                                    const std::function<bool(int64_t done, int64_t all)>& progress) {
-  const at::NoGradGuard guard;
-  Evaluation result;
   const int64_t count = batches.steps(0);
-  for (int64_t i = 0; i < count; ++i) {
-    const ModelBatch batch(batches.at(i));
-    const models::Seq2SeqLoss loss = model.loss(batch.source, batch.target, batch.labels);
-    result.nll += loss.nll, result.tokens += loss.tokens, result.right += loss.right;
-    if (!progress(i + 1, count) && i + 1 < count) return {};
-  }
+  std::vector<Evaluation> parts(static_cast<size_t>(count));  // added up in their order
+  std::mutex mutex;                                           // of the batches and the progress
+  int64_t done = 0;
+  bool goes_on = true;
+  const auto take_batch = [&](int64_t i, int) {
+    std::optional<ModelBatch> batch;
+    {
+      const std::scoped_lock lock(mutex);
+      if (!goes_on) return;
+      batch.emplace(batches.at(i));
+    }
+    const at::NoGradGuard guard;  // of this thread
+    const models::Seq2SeqLoss loss = model.loss(batch->source, batch->target, batch->labels);
+    parts[static_cast<size_t>(i)] = {loss.nll, loss.tokens, loss.right};
+    const std::scoped_lock lock(mutex);
+    goes_on = (progress(++done, count) || done == count) && goes_on;
+  };
+  // A batch to each thread, as far as there are enough of them.
+  if (AtenParallel parallel; count >= parallel.workers())
+    parallel.run(count, take_batch);
+  else
+    for (int64_t i = 0; i < count; ++i) take_batch(i, 0);
+  if (!goes_on) return {};
+  Evaluation result;
+  for (const Evaluation& part : parts) result.nll += part.nll, result.tokens += part.tokens, result.right += part.right;
   return result;
 }
 

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +10,6 @@
 #include <optional>
 #include <span>
 
-#include "nn/random.h"
 #include "support/config.h"
 #include "support/require.h"
 #include "tasks/translation/evaluation.h"
@@ -75,14 +73,14 @@ RunText read_run_text(const Config& config, const std::optional<text::Vocabulary
 }
 
 // Steps of that many epochs, or `most` if there are more. Looks at no epoch behind that.
-int64_t steps_of(text::Batches& batches, int64_t accumulate, double epochs, int64_t most) {
+int64_t steps_of(text::Batches& batches, double epochs, int64_t most) {
   const auto whole = static_cast<int64_t>(std::min(epochs, 1e15));
   for (int64_t epoch = 1; epoch <= whole; ++epoch)
-    if (batches.first_step(epoch) / accumulate > most) return most;
+    if (batches.first_step(epoch) > most) return most;
   const double part = epochs - static_cast<double>(whole);
   double count = static_cast<double>(batches.first_step(whole));
   if (part > 0) count += part * static_cast<double>(batches.steps(whole));
-  return std::min(most, static_cast<int64_t>(std::llround(count / static_cast<double>(accumulate))));
+  return std::min(most, static_cast<int64_t>(std::llround(count)));
 }
 
 // ---- the config
@@ -119,7 +117,7 @@ Config resolve(Config config, const RunText& data) {
   path = train::absolute_path(path.empty() && config.data.source.kind == text::SourceKind::files ? "." : path);
   config.data.vocabulary_file = train::absolute_path(config.data.vocabulary_file);
   text::Batches batches(data.train, batch_options(config, /*training=*/true));
-  train::resolve_steps(config.optim, [&](double epochs, int64_t most) { return steps_of(batches, config.optim.accumulate, epochs, most); });
+  train::resolve_steps(config.optim, [&](double epochs, int64_t most) { return steps_of(batches, epochs, most); });
   return config;
 }
 
@@ -135,14 +133,20 @@ class TranslationTraining : public train::Trainable {
         batches_(data_.train, batch_options(config_, /*training=*/true)),
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
     if (!model_.has_regulariser()) config_.optim.regulariser_weight = 0;
+    int64_t longest = 1;
+    for (int64_t i = 0; i < data_.train->size(); ++i)
+      longest = std::max({longest, data_.train->source_length(i), data_.train->target_length(i)});
+    plan_ = train::plan_workers(config_.train, config_.optim.batch / longest, model_.parameters().count());
+    config_.train.shards = train::shards_of(config_.train, plan_);
+    train::use_threads(plan_.workers * plan_.threads);
   }
 
   const Config& config() const { return config_; }
   const text::Vocabulary& vocabulary() const { return data_.vocabulary; }
 
   train::LoopSettings settings() {
-    return train::loop_settings(config_.optim, config_.train,
-                                [this](double epochs, int64_t most) { return steps_of(batches_, config_.optim.accumulate, epochs, most); });
+    return train::loop_settings(config_.optim, config_.train, plan_,
+                                [this](double epochs, int64_t most) { return steps_of(batches_, epochs, most); });
   }
 
   const nn::Parameters& parameters() const override { return model_.parameters(); }
@@ -150,56 +154,51 @@ class TranslationTraining : public train::Trainable {
   std::string score_name() const override { return "validation loss"; }
   std::string score_text(double score) const override { return fmt::format("{:.4f}", -score); }
 
-  void begin(int64_t first_step) override { step_ = first_step; }
+  void begin(int64_t, int) override {}
 
-  std::optional<train::StepOutcome> step(const std::atomic<bool>& stop) override {
-    const OptimConfig& optim = config_.optim;
+  void begin_step(int64_t step) override {
     const double started = train::steady_seconds();
-    parts_.clear();
-    int64_t tokens = 0;
-    for (int64_t part = 0; part < optim.accumulate; ++part) {
-      parts_.emplace_back(batches_.at(step_ * optim.accumulate + part));
-      tokens += parts_.back().labels.numel();
+    shards_.clear();
+    tokens_ = 0;
+    for (const text::TextBatch& part : text::cut(batches_.at(step), config_.train.shards)) {
+      shards_.emplace_back();
+      if (!part.items.empty()) shards_.back().emplace(part);
+      tokens_ += std::ssize(part.target_out);
     }
     waited_ += train::steady_seconds() - started;
-    double weight = optim.regulariser_weight;
-    if (step_ < optim.regulariser_warmup_steps) weight *= static_cast<double>(step_) / static_cast<double>(optim.regulariser_warmup_steps);
-    ++step_;
+    const OptimConfig& optim = config_.optim;
+    regulariser_weight_ = optim.regulariser_weight;
+    if (step < optim.regulariser_warmup_steps)
+      regulariser_weight_ *= static_cast<double>(step) / static_cast<double>(optim.regulariser_warmup_steps);
+  }
 
-    train::StepOutcome outcome;
-    outcome.items = static_cast<double>(tokens);
-    double nll = 0, right = 0, regulariser = 0;
-    for (failed_part_ = 0; failed_part_ < parts_.size(); ++failed_part_) {
-      if (stop) return {};
-      before_part_ = nn::generator_state();
-      const ModelBatch& batch = parts_[failed_part_];
-      const models::Seq2SeqLoss result = model_.loss(
-          batch.source, batch.target, batch.labels,
-          {.training = true, .regulariser = optim.regulariser_weight > 0, .label_smoothing = optim.label_smoothing, .views = nullptr});
-      // The mean over the step's tokens: a part counts by its tokens, so that a step does not depend on how it is cut.
-      const double share = static_cast<double>(result.tokens) / static_cast<double>(tokens);
-      const auto factor = [](double value) { return at::scalar_tensor(value, at::kFloat); };
-      const double loss = result.loss.item<double>(), extra = result.regulariser.defined() ? result.regulariser.item<double>() : 0;
-      if (!std::isfinite(loss) || !std::isfinite(extra)) return train::StepOutcome{.loss = std::isfinite(loss) ? extra : loss};
-      outcome.loss += share * loss, regulariser += share * extra;
-      nll += result.nll, right += static_cast<double>(result.right);
-      if (weight > 0)
-        torch::autograd::backward({result.loss, result.regulariser}, {factor(share), factor(weight * share)});
-      else
-        torch::autograd::backward({result.loss}, {factor(share)});
-    }
-    outcome.accuracy = right / outcome.items;
-    outcome.sums = {{"loss", outcome.loss * outcome.items}, {"nll", nll}, {"right", right}, {"tokens", outcome.items}};
+  train::ShardOutcome shard(int64_t shard, uint64_t seed) override {
+    const std::optional<ModelBatch>& batch = shards_[static_cast<size_t>(shard)];
+    if (!batch) return {};  // fewer sequences than shards
+    const OptimConfig& optim = config_.optim;
+    const models::Seq2SeqLoss result = model_.loss(
+        batch->source, batch->target, batch->labels,
+        {.noise = seed, .regulariser = optim.regulariser_weight > 0, .label_smoothing = optim.label_smoothing, .views = nullptr});
+    // The mean over the step's tokens: a shard counts by its tokens, so that a step does not depend on how it is cut.
+    const auto tokens = static_cast<double>(result.tokens);
+    const double share = tokens / static_cast<double>(tokens_);
+    const double loss = share * result.loss.item<double>();
+    const double regulariser = result.regulariser.defined() ? share * result.regulariser.item<double>() : 0;
+    if (!std::isfinite(loss) || !std::isfinite(regulariser)) return {.loss = std::isfinite(loss) ? regulariser : loss};
+    train::ShardOutcome outcome{loss, static_cast<double>(result.right), tokens};
+    outcome.sums = {{"loss", loss * static_cast<double>(tokens_)}, {"nll", result.nll}, {"right", outcome.right}, {"tokens", tokens}};
     if (optim.regulariser_weight > 0) outcome.sums["regulariser"] = regulariser;
+    outcome.gradients = regulariser_weight_ > 0 ? train::gradients_of(model_.parameters(), {result.loss, result.regulariser},
+                                                                      {share, regulariser_weight_ * share})
+                                                : train::gradients_of(model_.parameters(), {result.loss}, {share});
     return outcome;
   }
 
-  std::string first_not_finite() override {
+  std::string first_not_finite(int64_t shard, uint64_t seed) override {
     const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
-    const ModelBatch& batch = parts_[failed_part_];
-    nn::set_generator_state(before_part_);  // the same dropout again
+    const ModelBatch& batch = shards_[static_cast<size_t>(shard)].value();
     models::Seq2SeqViews views;
-    const models::Seq2SeqOutput output = model_.forward(batch.source, batch.target, {.training = true, .views = &views});
+    const models::Seq2SeqOutput output = model_.forward(batch.source, batch.target, {.noise = seed, .views = &views});
     for (const nn::LayerView& layer : views.layers)
       if (!finite(layer.output)) return layer.name;
     if (!finite(views.encoder)) return "what leaves the encoder";
@@ -267,10 +266,11 @@ class TranslationTraining : public train::Trainable {
   const BleuFunction bleu_;
   models::Seq2Seq model_;
   text::Batches batches_, valid_;
-  int64_t step_ = 0;               // the next
-  std::vector<ModelBatch> parts_;  // of the last step
-  size_t failed_part_ = 0;
-  at::Tensor before_part_;  // the generator's state before it
+  train::WorkersPlan plan_;
+  // The present step.
+  std::vector<std::optional<ModelBatch>> shards_;
+  int64_t tokens_ = 0;  // of the target
+  double regulariser_weight_ = 0;
   double waited_ = 0;
   bool text_has_changed_ = false;
 };
@@ -280,7 +280,6 @@ class TranslationTraining : public train::Trainable {
 train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
                          BleuFunction bleu) {
   check(given);
-  train::use_threads(given.train.threads);
   RunText data = read_run_text(given, std::nullopt, output);
   const Config config = resolve(given, data);
   TranslationTraining training(config, std::move(data), std::move(bleu));
@@ -293,7 +292,6 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
                           support::ProgressOutput output, BleuFunction bleu) {
   Config config = train::config_to_resume<Config>(folder, changes);
   check(config);
-  train::use_threads(config.train.threads);
   train::RunFolder run = train::RunFolder::open(folder);
   const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
   const text::Vocabulary vocabulary = text::Vocabulary::load(vocabulary_path(folder));

@@ -74,7 +74,7 @@ double value_at(const double* map, int64_t side, double y, double x) {
 AttentionMaps attention_maps(const models::Vit& model, const Tensor& pixels) {
   const at::NoGradGuard guard;
   models::VitViews views;
-  model.forward(pixels, /*training=*/false, &views);
+  model.forward(pixels, /*noise=*/{}, &views);
   const models::VitConfig& config = model.config();
   const int64_t side = config.image_size / *config.patch;
   const bool class_token = config.pool == models::Pool::tok;

@@ -79,7 +79,8 @@ struct Config {
   static support::Renames renames() {
     return {.keys = {{"model.variant", "model.size"},
                      {"model.mlp_width", "model.ffn.width"},
-                     {"train.recompute", "train.gradient_checkpointing"}},
+                     {"train.recompute", "train.gradient_checkpointing"},
+                     {"optim.accumulate", "train.shards"}},
             .words = {{"task", "vit", "vision"}, {"model.position", "learn", "learned"}, {"model.position", "sincos2d", "sinusoidal"}}};
   }
 };

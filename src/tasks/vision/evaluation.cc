@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <mutex>
+#include <numeric>
 
+#include "eval/for_each_batch.h"
 #include "eval/pixels.h"
 #include "hinge/ops/dense.h"
 
@@ -11,7 +14,6 @@ namespace hinge::vision {
 
 Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::ImageSet>& images, const data::Pipeline& pipeline,
                     const EvaluationOptions& options) {
-  const at::NoGradGuard guard;
   data::LoaderOptions loading;
   loading.batch_size = options.batch;
   loading.threads = options.threads;
@@ -21,16 +23,17 @@ Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::
   Evaluation result;
   result.classes.resize(images->classes().size());
   const at::Tensor among = options.among.empty() ? at::Tensor() : at::tensor(options.among, at::kLong);
-  data::Batch batch;
-  const auto stopped = [&] { return options.stop && *options.stop; };
-  while (!(result.stopped = stopped()) && loader.next(batch)) {
-    if (batch.size == 0) continue;
-    at::Tensor logits = model.forward(eval::pixels_of(batch), /*training=*/false);
+  std::vector<double> losses(static_cast<size_t>(loader.steps_per_epoch()));  // of batches, summed up in their order
+  std::mutex mutex;
+  const auto evaluate_batch = [&](data::Batch& batch) {
+    at::Tensor logits = model.forward(eval::pixels_of(batch));
     if (among.defined()) logits = logits.index_select(1, among);
     const at::Tensor labels = at::from_blob(batch.labels.data(), {batch.size}, at::kLong);
-    result.loss += cross_entropy(options.loss, logits, labels).item<double>() * static_cast<double>(batch.size);
+    const double loss = cross_entropy(options.loss, logits, labels).item<double>() * static_cast<double>(batch.size);
     const int64_t k = std::min<int64_t>(5, logits.size(1));
     const at::Tensor best = std::get<1>(logits.topk(k, 1));
+    const std::scoped_lock lock(mutex);
+    losses[static_cast<size_t>(batch.step)] = loss;
     const int64_t* row = best.data_ptr<int64_t>();
     for (int64_t i = 0; i < batch.size; ++i, row += k) {
       const int64_t label = batch.labels[static_cast<size_t>(i)];
@@ -41,7 +44,15 @@ Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::
       result.top5 += std::find(row, row + k, label) != row + k;
     }
     if (options.progress) options.progress(result.images, images->size());
-  }
+  };
+  std::atomic<bool> stopped = false;
+  const auto goes_on = [&] {
+    if (options.stop && *options.stop) stopped = true;
+    return !stopped;
+  };
+  eval::for_each_batch(loader, goes_on, evaluate_batch);
+  result.stopped = stopped;
+  result.loss = std::accumulate(losses.begin(), losses.end(), 0.0);
   if (result.images) result.loss /= static_cast<double>(result.images);
   result.skipped = loader.skipped();
   return result;

@@ -8,7 +8,7 @@ namespace hinge::vision {
 
 std::vector<Prediction> predict(const TrainedModel& trained, const ModelInput& input, int64_t top) {
   const at::NoGradGuard guard;
-  const at::Tensor logits = trained.model->forward(input.pixels, /*training=*/false)[0];
+  const at::Tensor logits = trained.model->forward(input.pixels)[0];
   const bool each_class = trained.config.optim.loss == kernels::CrossEntropy::sigmoid;
   const at::Tensor probabilities = each_class ? logits.sigmoid() : logits.softmax(0);
   const auto [best, labels] = logits.topk(std::min<int64_t>(top, logits.size(0)));

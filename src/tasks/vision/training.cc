@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <memory>
@@ -11,7 +10,6 @@
 #include "data/loader.h"
 #include "eval/pixels.h"
 #include "hinge/ops/dense.h"
-#include "nn/random.h"
 #include "support/config.h"
 #include "support/require.h"
 #include "tasks/vision/evaluation.h"
@@ -64,16 +62,8 @@ Config resolve(Config config, const RunData& data) {
   require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
           fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes,
                       data.train->classes().size()));
-  const OptimConfig& optim = config.optim;
-  require(optim.batch % optim.accumulate == 0,
-          fmt::format("optim.batch {} is not a multiple of optim.accumulate {}", optim.batch, optim.accumulate));
   require(config.data.mixup >= 0 && config.data.mixup <= 1000,
           fmt::format("data.mixup must be 0 for none, or a number up to 1000, got {}", config.data.mixup));
-  require(
-      config.data.mixup == 0 || optim.batch > optim.accumulate,
-      fmt::format(
-          "optim.batch {} in {} parts leaves one image to a part, which mixup would mix with itself: take a larger batch or fewer parts",
-          optim.batch, optim.accumulate));
   require(config.data.threads >= 1, fmt::format("data.threads must be at least 1, got {}", config.data.threads));
   train::resolve_steps(config.optim, steps_in(config, data));
   const models::VitConfig& model = config.model;
@@ -97,59 +87,66 @@ class VisionTraining : public train::Trainable {
         data_(std::move(data)),
         without_bad_files_(fmt::format("hinge train --resume {} --set data.on_error=skip goes on without them", run)),
         state_(vision::checkpoint_state(config_, classes)),
-        model_(config_.model, train::stream_seed(seed(), train::Stream::weights)) {}
+        model_(config_.model, train::stream_seed(seed(), train::Stream::weights)) {
+    // With mixup an image needs another one in its shard.
+    const int64_t least = config_.data.mixup > 0 ? 2 : 1;
+    plan_ = train::plan_workers(config_.train, config_.optim.batch / least, model_.parameters().count());
+    config_.train.shards = train::shards_of(config_.train, plan_);
+    train::use_threads(plan_.workers * plan_.threads);
+    require(config_.train.shards * least <= config_.optim.batch,
+            fmt::format("optim.batch {} in {} shards leaves {} to a shard: take a larger batch or fewer train.shards", config_.optim.batch,
+                        config_.train.shards, least > 1 ? "one image, which mixup would mix with itself," : "no image"));
+  }
 
+  const Config& config() const { return config_; }
   const nn::Parameters& parameters() const override { return model_.parameters(); }
   std::string items() const override { return "images"; }
   std::string score_name() const override { return "accuracy"; }
   std::string score_text(double score) const override { return fmt::format("{:.2f}%", 100 * score); }
 
-  train::LoopSettings settings() const { return train::loop_settings(config_.optim, config_.train, steps_in(config_, data_)); }
+  train::LoopSettings settings() const { return train::loop_settings(config_.optim, config_.train, plan_, steps_in(config_, data_)); }
 
-  void begin(int64_t first_step) override {
+  void begin(int64_t first_step, int workers) override {
     data::LoaderOptions loading;
-    loading.batch_size = config_.optim.batch / config_.optim.accumulate;
+    loading.batch_size = config_.optim.batch;
     loading.seed = train::stream_seed(seed(), train::Stream::data);
     loading.threads = static_cast<int>(config_.data.threads);
     loading.mixup = config_.data.mixup;
-    loading.parts = config_.optim.accumulate;
+    loading.parts = config_.train.shards;
+    loading.readers = workers;
     loading.on_error = config_.data.on_error;
-    loading.first_step = first_step * config_.optim.accumulate;
+    loading.first_step = first_step;
     loader_ = std::make_unique<data::Loader>(data_.train, data_.train_pp, loading);
+    batches_.resize(static_cast<size_t>(workers));
   }
 
-  std::optional<train::StepOutcome> step(const std::atomic<bool>& stop) override {
+  void begin_step(int64_t) override {}
+
+  train::ShardOutcome shard(int64_t shard, uint64_t seed) override {
     const OptimConfig& optim = config_.optim;
-    const auto parts = static_cast<double>(optim.accumulate);
-    double loss_sum = 0;
-    int64_t right = 0;
-    for (int64_t part = 0; part < optim.accumulate; ++part) {
-      if (stop) return {};
-      with_advice(config_.data, without_bad_files_, [&] { return loader_->next(batch_); });
-      before_part_ = nn::generator_state();
-      const at::Tensor images = eval::pixels_of(batch_), labels = at::from_blob(batch_.labels.data(), {batch_.size}, at::kLong);
-      const at::Tensor other =
-          batch_.other_labels.empty() ? at::Tensor() : at::from_blob(batch_.other_labels.data(), {batch_.size}, at::kLong);
-      const at::Tensor logits = model_.forward(images, /*training=*/true);
-      const at::Tensor loss = hinge::cross_entropy(optim.loss, logits, labels, other, static_cast<double>(batch_.lambda));
-      const double value = loss.item<double>();
-      if (!std::isfinite(value)) return train::StepOutcome{.loss = value};
-      loss_sum += value / parts;
-      right += (logits.argmax(1) == labels).sum().item<int64_t>();
-      torch::autograd::backward({loss}, {at::scalar_tensor(1 / parts, at::kFloat)});
-    }
-    const auto images = static_cast<double>(optim.batch);
-    const auto all_right = static_cast<double>(right);
-    return train::StepOutcome{loss_sum, all_right / images, images, {{"loss", loss_sum}, {"right", all_right}, {"images", images}}};
+    data::Batch& batch = batch_of(shard);
+    with_advice(config_.data, without_bad_files_, [&] { return loader_->next(batch, worker_of(shard)); });
+    const at::Tensor images = eval::pixels_of(batch), labels = at::from_blob(batch.labels.data(), {batch.size}, at::kLong);
+    const at::Tensor other = batch.other_labels.empty() ? at::Tensor() : at::from_blob(batch.other_labels.data(), {batch.size}, at::kLong);
+    const at::Tensor logits = model_.forward(images, seed);
+    const at::Tensor mean = hinge::cross_entropy(optim.loss, logits, labels, other, static_cast<double>(batch.lambda));
+    const auto count = static_cast<double>(batch.size);
+    const double share = count / static_cast<double>(optim.batch), loss = mean.item<double>() * share;
+    if (!std::isfinite(loss)) return {.loss = loss};
+    const auto right = static_cast<double>((logits.argmax(1) == labels).sum().item<int64_t>());
+    return {loss,
+            right,
+            count,
+            {{"loss", loss}, {"right", right}, {"images", count}},
+            train::gradients_of(model_.parameters(), {mean}, {share})};
   }
 
-  std::string first_not_finite() override {
+  std::string first_not_finite(int64_t shard, uint64_t seed) override {
     const auto finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); };
-    const at::Tensor images = eval::pixels_of(batch_);
+    const at::Tensor images = eval::pixels_of(batch_of(shard));
     if (!finite(images)) return "the images";
-    nn::set_generator_state(before_part_);  // the same dropout again
     models::VitViews views;
-    const at::Tensor logits = model_.forward(images, /*training=*/true, &views);
+    const at::Tensor logits = model_.forward(images, seed, &views);
     if (!finite(views.embedding)) return "the patch embedding";
     for (size_t i = 0; i < views.blocks.size(); ++i)
       if (!finite(views.blocks[i])) return "block " + std::to_string(i);
@@ -163,7 +160,7 @@ class VisionTraining : public train::Trainable {
   std::optional<train::EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const train::EvaluationProgress& progress) override {
     EvaluationOptions options;
     options.progress = [&](int64_t done, int64_t total) { progress("evaluating", done, total); };
-    options.batch = std::min<int64_t>(256, std::max<int64_t>(1, config_.optim.batch / config_.optim.accumulate));
+    options.batch = std::min<int64_t>(256, std::max<int64_t>(1, config_.optim.batch / config_.train.shards));
     options.threads = static_cast<int>(config_.data.threads);
     options.on_error = config_.data.on_error;
     options.loss = config_.optim.loss;
@@ -189,14 +186,17 @@ class VisionTraining : public train::Trainable {
  private:
   uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
 
-  const Config config_;
+  int64_t worker_of(int64_t shard) const { return shard * std::ssize(batches_) / config_.train.shards; }
+  data::Batch& batch_of(int64_t shard) { return batches_[static_cast<size_t>(worker_of(shard))]; }
+
+  Config config_;
   const RunData data_;
   const std::string without_bad_files_;
   const nlohmann::json state_;
   models::Vit model_;
+  train::WorkersPlan plan_;
   std::unique_ptr<data::Loader> loader_;
-  data::Batch batch_;       // the last
-  at::Tensor before_part_;  // the generator's state before the model saw it
+  std::vector<data::Batch> batches_;  // the last of each worker
   std::vector<std::string> skipped_in_eval_;
 };
 
@@ -205,10 +205,9 @@ class VisionTraining : public train::Trainable {
 train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output) {
   RunData data(given.data);
   const Config config = resolve(given, data);
-  train::use_threads(config.train.threads);
   const std::vector<std::string> classes = data.train->classes();
   VisionTraining training(config, std::move(data), classes, folder);
-  train::RunFolder run = train::RunFolder::create(folder, support::write_config(config));
+  train::RunFolder run = train::RunFolder::create(folder, support::write_config(training.config()));
   return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 
@@ -217,7 +216,6 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   Config config = train::config_to_resume<Config>(folder, changes);
   RunData data(config.data);
   config = resolve(config, data);
-  train::use_threads(config.train.threads);
   train::RunFolder run = train::RunFolder::open(folder);
   const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
   std::vector<std::string> classes = data.train->classes();
@@ -227,7 +225,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   }
   VisionTraining training(config, std::move(data), classes, folder);
   train::require_steps(training.settings(), from);
-  if (!changes.empty()) run.write_config(support::write_config(config));
+  if (!changes.empty()) run.write_config(support::write_config(training.config()));
   return train::run_loop(training, training.settings(), std::move(run), from, stop, std::move(output));
 }
 

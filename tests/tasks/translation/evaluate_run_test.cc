@@ -25,7 +25,7 @@ class EvaluateTranslation : public support::TemporaryFolderTest {
     put("test.en", "one two\nthree\n");
     put("test.de", "eins zwei\ndrei\n");
     Config config = tiny(folder_.string(), 8);
-    config.optim.accumulate = 2;
+    config.train.shards = 2;
     std::atomic<bool> stop = false;
     train(config, path("run"), stop, train::stopping_when("never", stop));
   }

@@ -38,7 +38,7 @@ inline Config tiny(const std::string& folder, int64_t steps) {
   config.data.corpus.longest = 60, config.data.vocabulary.size = 60;
   config.optim.batch = 320, config.optim.steps = steps, config.optim.lr = 5e-3, config.optim.warmup_steps = 4;
   config.optim.regulariser_weight = 0.02, config.optim.regulariser_warmup_steps = 8;
-  config.train.threads = 1, config.train.log_steps = 5, config.train.eval_every = 1.5, config.train.checkpoint_every = 0.5;
+  config.train.workers = config.train.threads = 1, config.train.log_steps = 5, config.train.eval_every = 1.5, config.train.checkpoint_every = 0.5;
   config.train.average = 3;
   return config;
 }

@@ -88,7 +88,7 @@ TEST_F(TranslationTest, LearnsWhatCanBeLearned) {
 
 TEST_F(TranslationTest, StoppingAndGoingOnChangesNoBit) {
   Config config = tiny(24);
-  config.optim.accumulate = 2;
+  config.train.shards = 2;
   run(config, "whole");
   EXPECT_FALSE(run(config, "parts", 5).finished);
   EXPECT_EQ(read_status(path("parts")).state, "stopped");
@@ -115,21 +115,12 @@ TEST_F(TranslationTest, StoppingAndGoingOnChangesNoBit) {
   EXPECT_NE(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path("other"), 24));
 }
 
-TEST_F(TranslationTest, AStepDoesNotDependOnItsParts) {
+TEST_F(TranslationTest, AStepDoesNotDependOnItsShards) {
   Config config = tiny(8);
   config.model.dropout = 0, config.model.attention.dropout = 0, config.optim.lr = 1e-3;
-  // All the text in one batch, or in as many parts as there are batches of half
-  // the size.
-  config.optim.batch = 1 << 14, config.optim.steps = 1;
+  config.optim.batch = 1 << 14, config.optim.steps = 1;  // all the text
   run(config, "whole");
-  config.optim.batch = 8192 / 8;
-  text::BatchOptions options;
-  options.tokens = config.optim.batch;
-  const auto corpus = std::make_shared<const text::Corpus>(text::read_text(config.data.source, text::Part::train),
-                                                           text::Vocabulary::load(vocabulary_path(path("whole"))), config.data.corpus);
-  const int64_t parts = text::Batches(corpus, options).steps(0);
-  ASSERT_GT(parts, 1);
-  config.optim.accumulate = parts, config.optim.batch *= parts;
+  config.train.shards = 8;
   run(config, "parts");
   const support::SafetensorsFile a(latest_checkpoint(path("whole")).found->file("state.safetensors")),
       b(latest_checkpoint(path("parts")).found->file("state.safetensors"));
@@ -142,9 +133,7 @@ TEST_F(TranslationTest, AStepDoesNotDependOnItsParts) {
       difference = std::max(difference, std::abs(static_cast<double>(x[i]) - y[i]));
   }
   EXPECT_GT(most, 0);
-  EXPECT_LT(difference,
-            0.02 * most);  // L_reg is a mean over rows, not over tokens: it does
-                           // depend on the parts, a little
+  EXPECT_LT(difference, 0.02 * most);  // L_reg is a mean over rows, not over tokens: it does depend on the shards, a little
 }
 
 TEST_F(TranslationTest, AveragesTheLastCheckpoints) {
@@ -393,7 +382,7 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.lr = 0; }), {"optim.lr"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.beta2 = 1; }), {"optim.beta2"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_warmup_steps = -1; }), {"optim.regulariser_warmup_steps"}));
-  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.accumulate = 0; }), {"optim.accumulate", "0"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.train.shards = 3; }), {"train.shards", "power of two", "3"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.label_smoothing = 1; }), {"optim.label_smoothing"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_weight = -1; }), {"optim.regulariser_weight"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.steps = 0; }), {"no step to train"}));

@@ -37,7 +37,7 @@ TEST_P(Maps, EqualThoseByHand) {
   const AttentionMaps maps = attention_maps(model, pixels);
   models::VitViews views;
   const at::NoGradGuard guard;
-  model.forward(pixels, false, &views);
+  model.forward(pixels, /*noise=*/{}, &views);
   ASSERT_EQ(maps.layers.size(), 2U);
   at::Tensor through;
   for (size_t i = 0; i < 2; ++i) {

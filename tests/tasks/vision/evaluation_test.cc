@@ -32,7 +32,7 @@ TEST(Evaluate, CountsAsOneWouldByHand) {
       for (int64_t i = 0; i < images->size(); ++i) {
         const at::NoGradGuard guard;
         auto pixels = pipeline.run(images->load(i), data::Random(0, data::Purpose::augment, 0, 0)).pixels;
-        const at::Tensor all = model.forward(at::from_blob(pixels.data(), {1, 8, 8, 1}), false)[0].to(at::kDouble);
+        const at::Tensor all = model.forward(at::from_blob(pixels.data(), {1, 8, 8, 1}))[0].to(at::kDouble);
         std::vector<double> logits(7);
         for (size_t c = 0; c < 7; ++c) logits[c] = all[some ? among[c] : static_cast<int64_t>(c)].item<double>();
         const auto label = static_cast<size_t>(images->label(i));

@@ -21,7 +21,7 @@ inline Config tiny(int64_t steps) {
   config.data.train_pp = "pad_crop(1)|flip_lr|value_range(-1,1)", config.data.mixup = 0.2;
   config.optim.batch = 16, config.optim.steps = steps, config.optim.lr = 3e-3, config.optim.warmup_steps = 4;
   config.model.dropout = 0.05, config.model.drop_path = 0.1, config.model.attention.dropout = 0.05;
-  config.train.threads = 1, config.train.log_steps = 5, config.train.eval_every = 2,
+  config.train.workers = config.train.threads = 1, config.train.log_steps = 5, config.train.eval_every = 2,
   config.train.checkpoint_every = 1;  // epochs of 4 steps
   return config;
 }

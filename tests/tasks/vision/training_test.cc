@@ -113,7 +113,7 @@ TEST_F(TrainTest, TheSeedDecidesEveryBit) {
 
 TEST_F(TrainTest, StoppingAndGoingOnChangesNoBit) {
   Config config = tiny(24);
-  config.optim.accumulate = 2;
+  config.train.shards = 2;
   run(config, "whole");
   for (const bool again : {false, true}) {
     config.train.gradient_checkpointing = again;
@@ -153,10 +153,10 @@ TEST_F(TrainTest, AStopRightAfterResumingKeepsTheScore) {
   EXPECT_EQ(latest_checkpoint(path("run")).found->score, score);
 }
 
-// A step in parts looks at the flag between them: the step is dropped, and made anew later.
+// The flag is looked at before each shard: the step is dropped, and made anew later.
 TEST_F(TrainTest, AStopWithinAStepDropsIt) {
   Config config = tiny(6);
-  config.optim.accumulate = 4;
+  config.train.shards = 4;
   run(config, "whole");
   std::atomic<bool> stop = false;
   {
@@ -406,23 +406,23 @@ TEST_F(TrainTest, ProgressFitsAnOrdinaryTerminal) {
   EXPECT_EQ(said.find("evaluating"), std::string::npos);
 }
 
-// From the same checkpoint, one step with the batch whole, in halves and in quarters.
-TEST_F(TrainTest, ABatchInPartsIsTheSameStep) {
+// From the same checkpoint, one step with the batch whole, in halves, in quarters and in shards of different sizes.
+TEST_F(TrainTest, ABatchInShardsIsTheSameStep) {
   Config config = tiny(20);
-  config.data.mixup = 0, config.model.attention.dropout = config.model.dropout = config.model.drop_path = 0;  // drawn for each part
+  config.data.mixup = 0, config.model.attention.dropout = config.model.dropout = config.model.drop_path = 0;  // drawn for each shard
   run(config, "begin", 12);
   const std::string text = support::read_file(config_path(path("begin")));
-  const size_t key = text.find("accumulate = 1\n");
+  const size_t key = text.find("shards = 1\n");
   ASSERT_NE(key, std::string::npos);
   const auto after_a_step = [&](const std::string& parts) {
     const std::string name = "parts-" + parts;
     std::filesystem::copy(path("begin"), path(name), std::filesystem::copy_options::recursive);
-    put(name + "/config.toml", std::string(text).replace(key, 14, "accumulate = " + parts));
+    put(name + "/config.toml", std::string(text).replace(key, 10, "shards = " + parts));
     EXPECT_EQ(resume(name, 13, 20).step, 13);
     return latest_checkpoint(path(name)).found->file("");
   };
   const std::string whole = after_a_step("1"), before = latest_checkpoint(path("begin")).found->file("");
-  for (const char* parts : {"2", "4"}) {
+  for (const char* parts : {"2", "4", "8"}) {
     const std::string split = after_a_step(parts);
     const auto largest_difference = [](const std::string& left, const std::string& right) {
       const support::SafetensorsFile a(left), b(right);
@@ -472,7 +472,7 @@ TEST_F(TrainTest, ALossThatIsNoNumberStopsTheRun) {
 // An element of the position embedding so large that only dropout keeps the numbers finite: it is taken out, or doubled.
 TEST_F(TrainTest, TheLayerThatFailedIsFoundWithItsDropout) {
   Config config = tiny(4);
-  config.optim.batch = 2, config.optim.accumulate = 2;
+  config.optim.batch = 2, config.train.shards = 2;
   config.model.dropout = 0.5, config.model.drop_path = 0, config.model.attention.dropout = 0, config.data.mixup = 0;
   int failed_in_second_part = 0;
   for (int64_t seed = 0; seed < 8; ++seed) {
@@ -506,7 +506,7 @@ TEST_F(TrainTest, MistakesAreNamedBeforeAnythingIsWritten) {
     return text;
   };
   EXPECT_TRUE(mentions(message([](Config& c) { c.model.classes = 3; }), {"model.classes is 3", "4 classes"}));
-  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.accumulate = 3; }), {"optim.batch 16", "optim.accumulate 3"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.train.shards = 3; }), {"train.shards", "power of two", "3"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.lr = 0; }), {"optim.lr"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.steps = 0; }), {"no step to train"}));
   const double nan = std::nan("");

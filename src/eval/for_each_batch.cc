@@ -1,0 +1,21 @@
+#include "eval/for_each_batch.h"
+
+#include <ATen/ATen.h>
+
+#include "ops/parallel.h"
+
+namespace hinge::eval {
+
+void for_each_batch(data::Loader& loader, const std::function<bool()>& goes_on, const std::function<void(data::Batch&)>& body) {
+  const auto work = [&](int64_t, int) {
+    const at::NoGradGuard guard;  // of this thread
+    for (data::Batch batch; goes_on() && loader.next(batch);) body(batch);
+  };
+  AtenParallel parallel;
+  if (loader.steps_per_epoch() >= parallel.workers())
+    parallel.run(parallel.workers(), work);
+  else
+    work(0, 0);
+}
+
+}  // namespace hinge::eval

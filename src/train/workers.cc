@@ -1,0 +1,119 @@
+#include "train/workers.h"
+
+#include <ATen/Parallel.h>
+#include <omp.h>
+
+#include "ops/parallel.h"
+#include "support/threads.h"
+
+namespace hinge::train {
+namespace {
+
+// How often a thread looks before it sleeps. Workers of one step end within microseconds of each other where nothing else runs, and
+// sleeping and waking take longer than that; beside other processes, looking for long would take the core from the one that is waited for.
+constexpr int kLooks = 2000;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Returns once `value` is no longer `old`.
+template <class T> void wait_while(const std::atomic<T>& value, T old) {
+  for (int look = 0; look < kLooks; ++look) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+// The number of OpenMP threads that this thread asks for. ATen sets its own number when a thread uses it for the first time, hence the
+// question before.
+class TeamSize {
+ public:
+  explicit TeamSize(int threads) {
+    at::get_num_threads();
+    before_ = omp_get_max_threads();
+    omp_set_num_threads(threads);
+  }
+  ~TeamSize() { omp_set_num_threads(before_); }
+  TeamSize(const TeamSize&) = delete;
+  TeamSize& operator=(const TeamSize&) = delete;
+
+ private:
+  int before_ = 1;
+};
+
+}  // namespace
+
+Workers::Workers(int count, int threads) : count_(count), threads_(threads), errors_(static_cast<size_t>(count)) {
+  const auto end = [this] {
+    stop_ = true;
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  };
+  others_ = support::start_threads(
+      count - 1, [this](int i) { work(i + 1); }, end, "set train.workers lower");
+}
+
+Workers::~Workers() {
+  stop_ = true;
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+}
+
+void Workers::call(int worker) {
+  try {
+    (*body_)(worker);
+  } catch (...) {
+    errors_[static_cast<size_t>(worker)] = std::current_exception();
+  }
+}
+
+void Workers::work(int worker) {
+  const TeamSize team(threads_);
+  for (uint32_t seen = 0;;) {
+    wait_while(round_, seen);
+    if (stop_) return;
+    ++seen;
+    call(worker);
+    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+  }
+}
+
+void Workers::run(const std::function<void(int)>& body) {
+  const TeamSize team(threads_);
+  body_ = &body;
+  busy_.store(count_ - 1, std::memory_order_relaxed);
+  if (count_ > 1) {
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  }
+  call(0);
+  for (int busy; (busy = busy_.load(std::memory_order_acquire)) > 0;) wait_while(busy_, busy);
+  std::exception_ptr first;
+  for (std::exception_ptr& error : errors_) {
+    if (error && !first) first = error;
+    error = nullptr;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void WorkersParallel::run(int64_t tasks, const std::function<void(int64_t, int)>& body) {
+  std::atomic<int64_t> next{0};
+  workers_.run([&](int worker) {
+    AtenParallel own;
+    const int threads = own.workers();
+    own.run(threads, [&](int64_t, int thread) {
+      try {
+        for (int64_t task = next++; task < tasks; task = next++) body(task, worker * workers_.threads() + thread);
+      } catch (...) {
+        next = tasks;  // an error ends the work: nobody begins more
+        throw;
+      }
+    });
+  });
+}
+
+}  // namespace hinge::train
