@@ -289,5 +289,45 @@ TEST(Batches, WithoutShuffling) {
   EXPECT_ERROR(batches.at(-1), "step -1");
 }
 
+TEST(Batches, CutIntoPartsOfAboutAsManyTokens) {
+  const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
+  Batches batches(corpus, {.tokens = 300, .seed = 7});
+  for (int64_t step = 0; step < batches.steps(0); ++step) {
+    const TextBatch whole = batches.at(step);
+    int64_t longest = 0;
+    for (const int64_t item : whole.items) longest = std::max(longest, corpus->source_length(item) + corpus->target_length(item));
+    for (const int64_t count : {1, 2, 8, 64}) {
+      const std::vector<TextBatch> parts = cut(whole, count);
+      ASSERT_EQ(std::ssize(parts), count);
+      TextBatch joined;
+      joined.source_offsets = joined.target_offsets = {0};
+      for (const TextBatch& part : parts) {
+        EXPECT_EQ(part.step, step);
+        ASSERT_EQ(part.source_offsets.size(), part.items.size() + 1);
+        EXPECT_EQ(part.source_offsets.back(), std::ssize(part.source));
+        EXPECT_EQ(part.target_offsets.back(), std::ssize(part.target_out));
+        const auto tokens = static_cast<double>(part.source.size() + part.target_in.size());
+        const double fair = static_cast<double>(whole.source.size() + whole.target_in.size()) / static_cast<double>(count);
+        EXPECT_NEAR(tokens, fair, static_cast<double>(longest));
+        const auto append = [](std::vector<int64_t>& to, const std::vector<int64_t>& more) {
+          to.insert(to.end(), more.begin(), more.end());
+        };
+        for (size_t i = 1; i < part.source_offsets.size(); ++i) {
+          joined.source_offsets.push_back(std::ssize(joined.source) + part.source_offsets[i]);
+          joined.target_offsets.push_back(std::ssize(joined.target_in) + part.target_offsets[i]);
+        }
+        append(joined.items, part.items), append(joined.source, part.source);
+        append(joined.target_in, part.target_in), append(joined.target_out, part.target_out);
+      }
+      EXPECT_EQ(joined.items, whole.items);
+      EXPECT_EQ(joined.source, whole.source);
+      EXPECT_EQ(joined.source_offsets, whole.source_offsets);
+      EXPECT_EQ(joined.target_in, whole.target_in);
+      EXPECT_EQ(joined.target_out, whole.target_out);
+      EXPECT_EQ(joined.target_offsets, whole.target_offsets);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hinge::text

@@ -115,6 +115,40 @@ TEST_F(TranslationTest, StoppingAndGoingOnChangesNoBit) {
   EXPECT_NE(last_checkpoint_bytes(path("whole"), 24), last_checkpoint_bytes(path("other"), 24));
 }
 
+// With dropout. The last bits tell whether anything depends on who computes what.
+TEST_F(TranslationTest, TheNumberOfWorkersChangesNoBit) {
+  Config config = tiny(16);
+  config.train.shards = 4, config.train.bleu_sentences = 4;
+  run(config, "one");
+  for (const int64_t workers : {2, 4}) {
+    config.train.workers = workers;
+    const std::string name = std::to_string(workers);
+    run(config, name);
+    EXPECT_EQ(last_checkpoint_bytes(path("one"), 16), last_checkpoint_bytes(path(name), 16)) << workers << " workers";
+    expect_same_metrics(path("one"), path(name));
+  }
+  config.train.workers = 4;
+  EXPECT_FALSE(run(config, "changing", 5).finished);
+  std::atomic<bool> stop = false;
+  EXPECT_FALSE(translation::resume(path("changing"), {"train.workers=1"}, stop, train::stopping_at(9, 16, stop)).finished);
+  stop = false;
+  EXPECT_TRUE(translation::resume(path("changing"), {"train.workers=2"}, stop, train::stopping_at(-1, 16, stop)).finished);
+  EXPECT_EQ(last_checkpoint_bytes(path("one"), 16), last_checkpoint_bytes(path("changing"), 16));
+  expect_same_metrics(path("one"), path("changing"));
+}
+
+// More shards than sentences: some have nothing to do.
+TEST_F(TranslationTest, EmptyShardsAddNothing) {
+  Config config = tiny(4);
+  config.optim.batch = 24;
+  config.model.dropout = 0, config.model.attention.dropout = 0, config.optim.regulariser_weight = 0;
+  run(config, "whole");
+  config.train.shards = 16, config.train.workers = 4;
+  run(config, "shards");
+  const auto loss = [&](const std::string& name) { return read_status(path(name)).values.at("loss"); };
+  EXPECT_NEAR(loss("whole"), loss("shards"), 1e-4);
+}
+
 TEST_F(TranslationTest, AStepDoesNotDependOnItsShards) {
   Config config = tiny(8);
   config.model.dropout = 0, config.model.attention.dropout = 0, config.optim.lr = 1e-3;

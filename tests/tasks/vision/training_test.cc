@@ -49,9 +49,9 @@ class TrainTest : public support::TemporaryFolderTest {
     std::atomic<bool> stop = false;
     return train(config, path(name), stop, stopping_at(stop_after, *config.optim.steps, stop));
   }
-  TrainResult resume(const std::string& name, int64_t stop_after, int64_t steps) const {
+  TrainResult resume(const std::string& name, int64_t stop_after, int64_t steps, const std::vector<std::string>& changes = {}) const {
     std::atomic<bool> stop = false;
-    return vision::resume(path(name), {}, stop, stopping_at(stop_after, steps, stop));
+    return vision::resume(path(name), changes, stop, stopping_at(stop_after, steps, stop));
   }
 };
 
@@ -142,6 +142,64 @@ TEST_F(TrainTest, StoppingAndGoingOnChangesNoBit) {
     EXPECT_EQ(read_status(path(name)).values.at("images_per_second"), before.values.at("images_per_second"));
     expect_same_metrics(path("whole"), path(name));
   }
+}
+
+// With dropout, mixup and augmentation. The last bits tell whether anything depends on who computes what.
+TEST_F(TrainTest, TheNumberOfWorkersChangesNoBit) {
+  Config config = tiny(16);
+  config.train.shards = 4;
+  run(config, "one");
+  for (const int64_t workers : {2, 4}) {
+    config.train.workers = workers;
+    const std::string name = std::to_string(workers);
+    run(config, name);
+    EXPECT_EQ(last_checkpoint_bytes(path("one"), 16), last_checkpoint_bytes(path(name), 16)) << workers << " workers";
+    expect_same_metrics(path("one"), path(name));
+  }
+  // Each process with another number of workers.
+  config.train.workers = 2;
+  EXPECT_FALSE(run(config, "changing", 3).finished);
+  EXPECT_FALSE(resume("changing", 7, 16, {"train.workers=4"}).finished);
+  EXPECT_FALSE(resume("changing", 10, 16, {"train.workers=0"}).finished);
+  EXPECT_TRUE(resume("changing", -1, 16, {"train.workers=1"}).finished);
+  EXPECT_EQ(last_checkpoint_bytes(path("one"), 16), last_checkpoint_bytes(path("changing"), 16));
+  expect_same_metrics(path("one"), path("changing"));
+  // The shards do change them.
+  config.train.shards = 2;
+  run(config, "halves");
+  EXPECT_NE(last_checkpoint_bytes(path("one"), 16), last_checkpoint_bytes(path("halves"), 16));
+}
+
+TEST_F(TrainTest, ShardsStayAndOtherThreadsAreTold) {
+  Config config = tiny(8);
+  config.train.shards = 0, config.train.workers = 2;
+  run(config, "run", 4);
+  EXPECT_EQ(train::read_run_config<Config>(path("run")).train.shards, 2) << "one for each worker, stored";
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 8, {"train.shards=4"}); }), {"train.shards=4", "goes on with the shards it has"}));
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 8, {"train.workers=4"}); }), {"train.workers 4", "train.shards 2"}));
+  const auto said_by_resuming = [&](const std::string& change) {
+    std::string said;
+    std::atomic<bool> stop = true;
+    support::ProgressOutput output = stopping_when("nothing", stop);
+    output.write = [&](std::string_view text) { said += text; };
+    vision::resume(path("run"), {change}, stop, output);
+    return said;
+  };
+  EXPECT_EQ(said_by_resuming("train.workers=1").find("threads now"), std::string::npos);
+  EXPECT_TRUE(mentions(said_by_resuming("train.threads=2"), {"each worker has 2 threads now instead of 1", "train.threads=1"}));
+}
+
+// A file that cannot be read ends the step of all workers.
+TEST_F(TrainTest, AnErrorInOneWorkerEndsTheRun) {
+  write_tiny_images(path("images/train/a"), 24);
+  write_tiny_images(path("images/train/b"), 24);
+  write_tiny_images(path("images/val/a"), 4);
+  write_tiny_images(path("images/val/b"), 4);
+  Config config = tiny_of_files(path("images"), "val", 40);
+  config.train.shards = 8, config.train.workers = 4;
+  put("images/train/b/17.png", "no picture");
+  EXPECT_TRUE(mentions(error_of([&] { run(config, "run"); }), {"17.png", "hinge data check"}));
+  EXPECT_EQ(read_status(path("run")).state, "failed");
 }
 
 TEST_F(TrainTest, AStopRightAfterResumingKeepsTheScore) {
