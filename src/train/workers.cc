@@ -3,15 +3,17 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
+#include <chrono>
+
 #include "ops/parallel.h"
 #include "support/threads.h"
 
 namespace hinge::train {
 namespace {
 
-// How often a thread looks before it sleeps. Workers of one step end within microseconds of each other where nothing else runs, and
-// sleeping and waking take longer than that; beside other processes, looking for long would take the core from the one that is waited for.
-constexpr int kLooks = 2000;
+// How long a thread looks before it sleeps: workers meet several times a step, and waking a sleeping one takes longer than most of these
+// waits. Between looks it offers its core to whoever else can run.
+constexpr std::chrono::microseconds kLooking{30};
 
 void pause() {
 #if defined(__x86_64__)
@@ -21,10 +23,14 @@ void pause() {
 
 // Returns once `value` is no longer `old`.
 template <class T> void wait_while(const std::atomic<T>& value, T old) {
-  for (int look = 0; look < kLooks; ++look) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    pause();
-  }
+  const auto until = std::chrono::steady_clock::now() + kLooking;
+  do {
+    for (int look = 0; look < 32; ++look) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      pause();
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < until);
   value.wait(old, std::memory_order_acquire);
 }
 
