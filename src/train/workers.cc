@@ -34,6 +34,10 @@ template <class T> void wait_while(const std::atomic<T>& value, T old) {
   value.wait(old, std::memory_order_acquire);
 }
 
+// The parts of Workers::round_.
+constexpr uint32_t kOneInside = 1, kOpen = 1 << 13, kNextRound = 1 << 14;
+uint32_t number_of(uint32_t round) { return round / kNextRound * kNextRound; }
+
 // The number of OpenMP threads that this thread asks for. ATen sets its own number when a thread uses it for the first time, hence the
 // question before.
 class TeamSize {
@@ -54,18 +58,15 @@ class TeamSize {
 }  // namespace
 
 Workers::Workers(int count, int threads) : count_(count), threads_(threads), errors_(static_cast<size_t>(count)) {
-  const auto end = [this] {
-    stop_ = true;
-    round_.fetch_add(1, std::memory_order_release);
-    round_.notify_all();
-  };
   others_ = support::start_threads(
-      count - 1, [this](int i) { work(i + 1); }, end, "set train.workers lower");
+      count - 1, [this](int i) { work(i + 1); }, [this] { end(); }, "set train.workers lower");
 }
 
-Workers::~Workers() {
+Workers::~Workers() { end(); }
+
+void Workers::end() {
   stop_ = true;
-  round_.fetch_add(1, std::memory_order_release);
+  round_.fetch_add(kNextRound, std::memory_order_release);
   round_.notify_all();
 }
 
@@ -80,24 +81,39 @@ void Workers::call(int worker) {
 void Workers::work(int worker) {
   const TeamSize team(threads_);
   for (uint32_t seen = 0;;) {
-    wait_while(round_, seen);
+    uint32_t round = round_.load(std::memory_order_acquire);
+    if (number_of(round) == seen) {
+      wait_while(round_, round);
+      continue;
+    }
     if (stop_) return;
-    ++seen;
+    if (!(round & kOpen)) {
+      seen = number_of(round);  // too late
+      continue;
+    }
+    if (!round_.compare_exchange_weak(round, round + kOneInside, std::memory_order_acq_rel)) continue;
+    seen = number_of(round);
     call(worker);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+    left_.fetch_add(1, std::memory_order_release);
+    left_.notify_one();
+    round_.fetch_sub(kOneInside, std::memory_order_release);
+    round_.notify_all();
   }
 }
 
-void Workers::run(const std::function<void(int)>& body) {
-  const TeamSize team(threads_);
+void Workers::begin(const std::function<void(int)>& body) {
   body_ = &body;
-  busy_.store(count_ - 1, std::memory_order_relaxed);
-  if (count_ > 1) {
-    round_.fetch_add(1, std::memory_order_release);
-    round_.notify_all();
-  }
+  left_.store(0, std::memory_order_relaxed);
+  round_.store((number_of(round_.load(std::memory_order_relaxed)) + kNextRound) | kOpen, std::memory_order_release);
+  round_.notify_all();
   call(0);
-  for (int busy; (busy = busy_.load(std::memory_order_acquire)) > 0;) wait_while(busy_, busy);
+}
+
+void Workers::finish() {
+  // Nobody joins from here on; those inside leave.
+  for (uint32_t round = round_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; round % kOpen > 0;
+       round = round_.load(std::memory_order_acquire))
+    wait_while(round_, round);
   std::exception_ptr first;
   for (std::exception_ptr& error : errors_) {
     if (error && !first) first = error;
@@ -106,9 +122,23 @@ void Workers::run(const std::function<void(int)>& body) {
   if (first) std::rethrow_exception(first);
 }
 
+void Workers::run(const std::function<void(int)>& body) {
+  const TeamSize team(threads_);
+  begin(body);
+  const auto others = static_cast<uint32_t>(count_ - 1);
+  for (uint32_t left; (left = left_.load(std::memory_order_acquire)) < others;) wait_while(left_, left);
+  finish();
+}
+
+void Workers::run_with_who_comes(const std::function<void(int)>& body) {
+  const TeamSize team(threads_);
+  begin(body);
+  finish();
+}
+
 void WorkersParallel::run(int64_t tasks, const std::function<void(int64_t, int)>& body) {
   std::atomic<int64_t> next{0};
-  workers_.run([&](int worker) {
+  workers_.run_with_who_comes([&](int worker) {
     AtenParallel own;
     const int threads = own.workers();
     own.run(threads, [&](int64_t, int thread) {

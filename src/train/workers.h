@@ -28,16 +28,22 @@ class Workers {
   // Calls body(worker) once for each worker, side by side, and returns when all have returned. What ATen, oneDNN and AtenParallel compute
   // in it runs on the worker's own threads. Of errors, throws that of the lowest worker. Only from the thread that made them; not nested.
   void run(const std::function<void(int worker)>& body);
+  // The same, but without those who have not begun when the first worker has returned: they have other processes before them, and nothing
+  // is left to do.
+  void run_with_who_comes(const std::function<void(int worker)>& body);
 
  private:
+  void begin(const std::function<void(int)>& body);
+  void finish();
+  void end();
   void work(int worker);
   void call(int worker);
 
   const int count_, threads_;
-  const std::function<void(int)>* body_ = nullptr;
+  const std::function<void(int)>* body_ = nullptr;  // of the present round; for those who have joined it
   std::vector<std::exception_ptr> errors_;
-  std::atomic<uint32_t> round_{0};  // raised when there is a body to call
-  std::atomic<int> busy_{0};        // workers that have not returned from it
+  std::atomic<uint32_t> round_{0};  // number of the round, whether one may join it, and how many have joined and not left; see workers.cc
+  std::atomic<uint32_t> left_{0};   // workers that have left the round
   std::atomic<bool> stop_{false};
   std::vector<std::jthread> others_;  // last: they use all of the above
 };

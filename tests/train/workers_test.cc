@@ -25,8 +25,14 @@ TEST(Workers, EachIsCalledOnce) {
   for (const int count : {1, 2, 3, 8}) {
     Workers workers(count, 1);
     std::vector<int> calls(static_cast<size_t>(count));
-    for (int round = 0; round < 200; ++round) workers.run([&](int worker) { ++calls[static_cast<size_t>(worker)]; });
-    for (const int of_worker : calls) EXPECT_EQ(of_worker, 200);
+    WorkersParallel parallel(workers);
+    for (int round = 0; round < 20000; ++round) {
+      workers.run([&](int worker) { ++calls[static_cast<size_t>(worker)]; });
+      std::atomic<int> tasks = 0;  // in between, rounds that some may miss
+      if (round % 3 == 0) parallel.run(5, [&](int64_t, int) { ++tasks; });
+      ASSERT_EQ(tasks, round % 3 == 0 ? 5 : 0);
+    }
+    for (const int of_worker : calls) EXPECT_EQ(of_worker, 20000);
   }
 }
 
