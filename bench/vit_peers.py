@@ -1,4 +1,4 @@
-"""Whole vision transformers: Hinge's against PyTorch's (eager, compiled) and onnxruntime's, with the same mathematics and sizes.
+"""Whole vision transformers: Hinge's against PyTorch's (eager, compiled, DDP) and onnxruntime's, with the same mathematics and sizes.
 
 Every peer runs in a process of its own, so that the memory of each can be told; they are asked for one sample each in turn, round after
 round. The peers have the same weights and must have the same result before they are timed. Ours is `hinge bench vit`, started anew for every
@@ -112,6 +112,8 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
             adam.step()
             return [loss.item()]
 
+    if kind == "DDP":
+        return ddp(model, images, labels, threads)
     result = call()
     call()
     print("ready", json.dumps(result), flush=True)
@@ -122,9 +124,65 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
     print(largest_memory(), flush=True)
 
 
-def largest_memory() -> int:
+def ddp(model, images, labels, ranks: int) -> None:
+    """The same of DistributedDataParallel: processes of one thread, each with its part of the batch. This one is the first."""
+    import torch
+    import torch.multiprocessing as multiprocessing
+
+    torch.set_num_threads(1)
+    port = str(29500 + os.getpid() % 20000)
+    others = [multiprocessing.get_context("fork").Process(target=rank_of_ddp, args=(r, ranks, port, model, images, labels)) for r in range(1, ranks)]
+    for other in others:
+        other.start()
+    rank_of_ddp(0, ranks, port, model, images, labels, others)
+    for other in others:
+        other.join()
+
+
+def rank_of_ddp(rank: int, ranks: int, port: str, model, images, labels, others=()) -> None:
+    import torch
+    import torch.distributed as dist
+    import torch.nn.functional as F
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    run = torch.nn.parallel.DistributedDataParallel(model)
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    images, labels = images.tensor_split(ranks)[rank], labels.tensor_split(ranks)[rank]
+
+    def call():
+        adam.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(run(images), labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        return loss.detach()
+
+    loss = call()
+    dist.all_reduce(loss)
+    call()
+    goes_on = torch.ones(1)
+    if rank > 0:
+        while True:
+            dist.broadcast(goes_on, 0)  # waits for the first process
+            if not goes_on.item():
+                return
+            call()
+    print("ready", json.dumps([loss.item() / ranks]), flush=True)
+    for _ in sys.stdin:
+        dist.broadcast(goes_on, 0)
+        start = time.perf_counter()
+        call()
+        print(time.perf_counter() - start, flush=True)
+    memory = largest_memory() + sum(largest_memory(other.pid) for other in others)
+    goes_on.zero_()
+    dist.broadcast(goes_on, 0)
+    print(memory, flush=True)
+
+
+def largest_memory(process: int | str = "self") -> int:
     """In bytes. Not getrusage's: that one begins with the size of the program that started this one."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    line = next(line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024
 
 
@@ -195,7 +253,7 @@ def compare(options) -> tuple[str, list[dict]]:
         for which in ("train", "infer"):
             for h in ("relu", "softmax"):
                 print(f"{name}, {which}, {h} ...", file=sys.stderr, flush=True)
-                kinds = ["eager", "torch.compile"] + (["onnxruntime"] if which == "infer" else [])
+                kinds = ["eager", "torch.compile"] + (["onnxruntime"] if which == "infer" else ["DDP"] if options.threads > 1 else [])
                 peers = [PeerProcess(kind, name, h, which, options.threads) for kind in kinds]
                 ready = [peer for peer in peers if peer.ready()]
                 require_same(ready)
@@ -218,7 +276,7 @@ def compare(options) -> tuple[str, list[dict]]:
                         row["note"] = each.note
                     rows.append(row)
                 lines.append(line(name, which, h, rows[-1 - len(peers) :]))
-    head = ["model, batch", "pass", "h", "ours", "% of peak", "eager", "compiled", "onnxruntime", "ours / fastest peer", "memory, MB: ours, eager, compiled, onnxruntime"]
+    head = ["model, batch", "pass", "h", "ours", "% of peak", "eager", "compiled", "DDP or onnxruntime", "ours / fastest peer", "memory, MB: ours, eager, compiled, DDP or onnxruntime"]
     return markdown_table(head, lines) + ("\n\nNot measured:\n\n" + "\n".join(notes) if notes else ""), rows
 
 
@@ -241,7 +299,7 @@ def line(name: str, which: str, h: str, rows: list[dict]) -> list[str]:
         f"{ours['percent_of_peak']:.0f}",
         rate("eager"),
         rate("torch.compile"),
-        rate("onnxruntime"),
+        rate("DDP" if which == "train" else "onnxruntime"),
         f"{ratio:.2f}",
         memory,
     ]
