@@ -84,16 +84,14 @@ void linear_into(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bia
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0) return at::mm(a, b);
   const at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options());
-  sgemm('N', a.size(0), b.size(1), a.size(1), a, b, 0, c);
+  product_into(a, b, c);
   return c;
 }
 
 at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b) {
-  if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0) return at::mm(a.t(), b);
   const at::Tensor c = at::empty({a.size(1), b.size(1)}, a.options());
-  sgemm('T', a.size(1), b.size(1), a.size(0), a, b, 0, c);
+  transposed_product_into(a, b, c);
   return c;
 }
 
@@ -112,6 +110,13 @@ void product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c)
     c.copy_(at::mm(a, b));
   else
     sgemm('N', a.size(0), b.size(1), a.size(1), a, b, 0, c);
+}
+
+void transposed_product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  if (a.scalar_type() != at::kFloat || a.numel() == 0 || b.numel() == 0)
+    c.copy_(at::mm(a.t(), b));
+  else
+    sgemm('T', a.size(1), b.size(1), a.size(0), a, b, 0, c);
 }
 
 void add_transposed_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {

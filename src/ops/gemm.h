@@ -15,8 +15,9 @@ at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b);
 // The sums of the columns of x [R, N], float32 or float64: [N].
 at::Tensor column_sums(const at::Tensor& x);
 
-// c = a b, and c += a^T b.
+// c = a b, c = a^T b, and c += a^T b.
 void product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
+void transposed_product_into(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
 void add_transposed_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
 
 }  // namespace hinge
