@@ -22,12 +22,13 @@ SAMPLE_FLOPS = 2e8  # shorter products are repeated until a sample has as many, 
 
 
 def make_call(kind: str, R: int, N: int, K: int):
-    """A layer y = x w^T, x [R, K], w [N, K]: forward y, data dx = dy w, weight dw = dy^T x; checked."""
+    """A layer y = x w^T, x [R, K], w [N, K]: forward and infer y, data dx = dy w, weight dw = dy^T x; checked."""
     import torch
 
-    a = torch.randn(R, K if kind == "forward" else N)
+    forward = kind in ("forward", "infer")
+    a = torch.randn(R, K if forward else N)
     b = torch.randn(R if kind == "weight" else N, K)
-    left, right = (a.t() if kind == "weight" else a), (b.t() if kind == "forward" else b)
+    left, right = (a.t() if kind == "weight" else a), (b.t() if forward else b)
     out = torch.mm(left, right)
     wide, allowed = left[:8].double() @ right.double(), left[:8].double().abs() @ right.double().abs()
     error = ((out[:8] - wide).abs() / allowed).max().item()

@@ -16,14 +16,14 @@ namespace {
 constexpr int kGemmRounds = 7;
 
 struct BenchGemmOptions {
-  std::string models = fmt::format("{}", fmt::join(bench::gemm_model_names(), ",")), kinds = "forward,data,weight", workers = "1";
+  std::string models = fmt::format("{}", fmt::join(bench::gemm_model_names(), ",")), kinds = "forward,infer,data,weight", workers = "1";
   BenchOptions bench;
 };
 
 int bench_gemm(const BenchGemmOptions& options) {
   bench::GemmPlan plan;
   plan.models = parse_words("--models", options.models, bench::gemm_model_names());
-  plan.kinds = parse_words("--kinds", options.kinds, {"forward", "data", "weight"});
+  plan.kinds = parse_words("--kinds", options.kinds, {"forward", "infer", "data", "weight"});
   plan.workers = parse_whole("--workers", options.workers, 1, 1024);
   plan.threads = options.bench.thread_count();
   plan.rounds = options.bench.round_count(kGemmRounds);
@@ -40,7 +40,7 @@ void add_bench_gemm(Command parent) {
     option_with_default(command, name, value, type, meaning).group(kBenchWhat);
   };
   choose("--models", options->models, "LIST", "Models, with the batch each is measured at");
-  choose("--kinds", options->kinds, "LIST", "Forward, gradient of the data, gradient of the weights");
+  choose("--kinds", options->kinds, "LIST", "Forward, the same with packed weights, gradient of the data, gradient of the weights");
   choose("--workers", options->workers, "N", "Cut the batch for N workers, and measure the part of one");
   add_bench_options(command, options->bench, std::to_string(kGemmRounds));
   command.footer(

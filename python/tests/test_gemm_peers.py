@@ -13,10 +13,10 @@ import gemm_peers  # noqa: E402
 
 def test_worker_times_every_kind():
     command = [sys.executable, BENCH / "peers.py", "gemm-worker", "1"]
-    shapes = [[kind, 5, 7, 3] for kind in ("forward", "data", "weight")]
+    shapes = [[kind, 5, 7, 3] for kind in ("forward", "infer", "data", "weight")]
     done = subprocess.run(command, input=json.dumps(shapes) + "\n", capture_output=True, text=True, check=True)
     seconds = json.loads(done.stdout)
-    assert len(seconds) == 3 and min(seconds) > 0
+    assert len(seconds) == 4 and min(seconds) > 0
 
 
 def test_rows_compare_turn_by_turn():

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -29,7 +30,7 @@ struct GemmLayer {
 
 struct GemmModel {
   const char* name;
-  bool trains;  // or only has forward products, whose rows are not cut for workers
+  bool trains;  // or only infers
   std::vector<GemmLayer> layers;
 };
 
@@ -74,20 +75,27 @@ const std::vector<GemmModel>& gemm_models() {
 struct GemmSubject {
   GemmCase what;
   Tensor a, b, c;  // the operands as the kind reads them, and the result
-  int calls = 1;   // a sample
+  std::shared_ptr<PackedWeights> packed = std::make_shared<PackedWeights>();
+  int calls = 1;  // a sample
 
   explicit GemmSubject(const GemmCase& given) : what(given) {
     const auto drawn = [](int64_t rows, int64_t columns) { return at::randn({rows, columns}); };
     const auto [R, N, K] = std::tie(what.R, what.N, what.K);
-    if (what.kind == "forward") a = drawn(R, K), b = drawn(N, K), c = at::empty({R, N});
+    if (is_forward()) a = drawn(R, K), b = drawn(N, K), c = at::empty({R, N});
     if (what.kind == "data") a = drawn(R, N), b = drawn(N, K), c = at::empty({R, K});
     if (what.kind == "weight") a = drawn(R, N), b = drawn(R, K), c = at::empty({N, K});
     constexpr double kSampleFlops = 2e8;  // a millisecond or two
     calls = static_cast<int>(std::clamp(kSampleFlops / what.flops(), 1.0, 1e4));
   }
 
+  bool is_forward() const { return what.kind == "forward" || what.kind == "infer"; }
+
   void run() const {
     if (what.kind == "forward") linear_into(a, b, {}, {}, c);
+    if (what.kind == "infer") {
+      const PackedWeights::Use use(*packed);
+      linear_into(a, b, {}, {}, c);
+    }
     if (what.kind == "data") product_into(a, b, c);
     if (what.kind == "weight") transposed_product_into(a, b, c);
   }
@@ -98,7 +106,7 @@ struct GemmSubject {
     const int64_t rows = c.size(0);
     const Tensor some = at::linspace(0, static_cast<double>(rows - 1), 8, at::kDouble).to(at::kLong);
     const Tensor left = what.kind == "weight" ? a.index_select(1, some).t() : a.index_select(0, some);
-    const Tensor l = left.to(at::kDouble), r = (what.kind == "forward" ? b.t() : b).to(at::kDouble);
+    const Tensor l = left.to(at::kDouble), r = (is_forward() ? b.t() : b).to(at::kDouble);
     const double eps = std::numeric_limits<float>::epsilon();
     const Tensor allowed = at::mm(l.abs(), r.abs()) * (eps * static_cast<double>(l.size(1)));
     return ((c.index_select(0, some) - at::mm(l, r)).abs() / allowed).max().item<double>();
@@ -120,8 +128,9 @@ std::vector<GemmCase> gemm_cases(const std::vector<std::string>& models, const s
     if (std::find(models.begin(), models.end(), model.name) == models.end()) continue;
     for (const GemmLayer& layer : model.layers)
       for (const std::string& kind : kinds) {
-        if (kind == "data" ? !layer.data || !model.trains : kind == "weight" && !model.trains) continue;
-        const int64_t part = model.trains ? std::max<int64_t>(1, layer.rows / workers) : layer.rows, R = std::min(part, layer.most_rows);
+        const bool infers = kind == "infer";
+        if ((!infers && !model.trains) || (kind == "data" && !layer.data)) continue;
+        const int64_t part = infers ? layer.rows : std::max<int64_t>(1, layer.rows / workers), R = std::min(part, layer.most_rows);
         if (seen.insert({R, layer.N, layer.K, kind}).second) cases.push_back({model.name, layer.name, kind, R, layer.N, layer.K});
       }
   }
@@ -172,7 +181,7 @@ nlohmann::ordered_json to_json(const GemmReport& report) {
 std::string table(const GemmReport& report) {
   std::string text = report.yardsticks.heading();
   text += fmt::format("Checked against float64: errors are at most {:.1g} of what rounding allows.\n", report.largest_error);
-  text += "y = x w^T, x [R, K], w [N, K]: forward y, data dx = dy w, weight dw = dy^T x.\n\n";
+  text += "y = x w^T, x [R, K], w [N, K]: forward y, infer y with packed w, data dx = dy w, weight dw = dy^T x.\n\n";
   text += fmt::format("  {:8}  {:7}  {:7}  {:>6}  {:>6}  {:>5}  {:>10}  {:>15}  {:>8}  {:>9}\n", "model", "layer", "kind", "R", "N", "K",
                       "median ms", "quartiles ms", "GFLOP/s", "% of peak");
   for (const GemmRow& row : report.rows)

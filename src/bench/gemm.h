@@ -15,18 +15,19 @@ namespace hinge::bench {
 // another.
 std::vector<std::string> gemm_model_names();
 
-// A layer y = x w^T, with x [R, K], w [N, K]. Its products: y itself (forward), dx = dy w (data), dw = dy^T x (weight).
+// A layer y = x w^T, with x [R, K], w [N, K]. Its products: y itself in training (forward) and with packed weights (infer), dx = dy w
+// (data), dw = dy^T x (weight).
 struct GemmCase {
   std::string model, layer, kind;
   int64_t R = 0, N = 0, K = 0;
 
   double flops() const { return 2.0 * static_cast<double>(R) * static_cast<double>(N) * static_cast<double>(K); }
 };
-// Of one worker's part of the batch. Layers of one shape count once, in the first model that has it.
+// Of one worker's part of a training batch; infer has the whole. Layers of one shape count once, in the first model that has it.
 std::vector<GemmCase> gemm_cases(const std::vector<std::string>& models, const std::vector<std::string>& kinds, int64_t workers);
 
 struct GemmPlan {
-  std::vector<std::string> models, kinds;  // kinds: forward, data, weight
+  std::vector<std::string> models, kinds;  // kinds: forward, infer, data, weight
   int64_t workers = 1;                     // that a training batch is cut for
   int threads = 1;
   int warm_up = 2;

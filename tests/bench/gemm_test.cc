@@ -19,7 +19,7 @@ const GemmCase& find(const std::vector<GemmCase>& cases, const std::string& mode
 }
 
 TEST(GemmBench, EveryDistinctProductOfTheModelsOnce) {
-  const std::vector<std::string> kinds = {"forward", "data", "weight"};
+  const std::vector<std::string> kinds = {"forward", "infer", "data", "weight"};
   const std::vector<GemmCase> cases = gemm_cases(gemm_model_names(), kinds, 1);
   std::set<std::tuple<int64_t, int64_t, int64_t, std::string>> seen;
   for (const GemmCase& c : cases) EXPECT_TRUE(seen.insert({c.R, c.N, c.K, c.kind}).second) << c.model << " " << c.layer << " " << c.kind;
@@ -36,21 +36,22 @@ TEST(GemmBench, EveryDistinctProductOfTheModelsOnce) {
   const std::vector<GemmCase> halves = gemm_cases(gemm_model_names(), kinds, 2);
   EXPECT_EQ(find(halves, "S/16", "fc2", "weight").R, 4 * 196);
   EXPECT_EQ(find(halves, "iwslt", "logits", "forward").R, 2000);
-  EXPECT_EQ(find(halves, "decode", "qkv", "forward").R, 64);
+  EXPECT_EQ(find(halves, "decode", "qkv", "infer").R, 64);
+  EXPECT_EQ(find(halves, "S/16", "fc2", "infer").R, 8 * 196);
 }
 
 TEST(GemmBench, RowsHaveRatesAndSharesOfThePeak) {
   GemmPlan plan;
-  plan.models = {"28px/2"}, plan.kinds = {"forward", "data", "weight"}, plan.workers = 128, plan.warm_up = 0, plan.rounds = 1;
+  plan.models = {"28px/2"}, plan.kinds = {"forward", "infer", "data", "weight"}, plan.workers = 128, plan.warm_up = 0, plan.rounds = 1;
   const GemmReport report = run(plan, [](const std::string&) {});
-  ASSERT_EQ(report.rows.size(), 17u);  // 6 layers, pixels without a gradient
+  ASSERT_EQ(report.rows.size(), 23u);  // 6 layers, pixels without a gradient
   EXPECT_GT(report.largest_error, 0);
   EXPECT_LT(report.largest_error, 1);
   for (const GemmRow& row : report.rows) {
     EXPECT_NEAR(row.gflops, 1e-6 * row.what.flops() / row.timing.median_ms, 1e-9 * row.gflops);
     EXPECT_NEAR(row.percent_of_peak, 100 * row.gflops / report.yardsticks.fma_peak_gflops, 1e-9);
   }
-  const nlohmann::ordered_json json = to_json(report), &row = json.at("results")[1];
+  const nlohmann::ordered_json json = to_json(report), &row = json.at("results")[2];
   EXPECT_EQ(row.at("layer"), "patches");
   EXPECT_EQ(row.at("kind"), "weight");
   EXPECT_EQ(row.at("R"), 196);

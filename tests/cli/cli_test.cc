@@ -196,6 +196,7 @@ TEST_F(Cli, BenchGemmMeasuresTheProductsOfAModel) {
   ASSERT_EQ(json.at("results").size(), 5u);
   for (const nlohmann::json& row : json.at("results")) {
     EXPECT_EQ(row.at("R"), 4);
+    EXPECT_EQ(row.at("kind"), "infer");
     EXPECT_GT(row.at("gflops"), 0);
   }
   expect_usage_error("bench gemm --kinds forwrd", {"'forwrd'", "Did you mean 'forward'?"});
