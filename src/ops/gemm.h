@@ -11,7 +11,8 @@ namespace hinge {
 void linear_into(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const at::Tensor& residual, const at::Tensor& y);
 
 // The weights of linear_into in the layout that oneDNN reads fastest: reordered when they are first read, and again when they have changed.
-// For inference, where they serve many products. Any number of threads may use one.
+// For inference, where they serve many products. Any number of threads may use one. Where oneDNN has no such layout (before AVX-512),
+// nothing is kept.
 class PackedWeights {
  public:
   PackedWeights();
