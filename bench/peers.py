@@ -3,6 +3,7 @@
     pip install torch==2.13.0 numpy setuptools wheel && pip install --no-build-isolation ./python
     python bench/peers.py attention --markdown docs/benchmarks.md --json peers.json --plot docs/peers.svg
     python bench/peers.py vit --markdown docs/benchmarks.md --json peers-vit.json      (needs build/release/bin/hinge)
+    python bench/peers.py gemm --threads 1 --workers 2                                 (the same)
 
 Every result is compared with float64 before anything is timed. Then all peers are timed in turn, round after round, so that a machine that
 changes its speed changes it for all. Legend: B batch, H heads, L length, D head width. Flops counted: forward 4 B H L^2 D,
@@ -25,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
+import gemm_peers
 import translate_peers
 import vit_peers
 from report import line_chart, markdown_table, require_writable, write_atomically, write_markdown
@@ -373,15 +375,20 @@ def main() -> None:
     )
     output.add_argument("--plot", metavar="FILE", help="draw GFLOP/s over L as SVG")
     for name, help, chosen, known in (
+        ("gemm", "dense products of the models", "--models", gemm_peers.MODELS),
         ("vit", "training steps and inference of whole vision transformers", "--models", list(vit_peers.MODELS)),
         ("translate", "training steps and decoding of whole translation models", "--cases", list(translate_peers.CASES)),
     ):
         command = commands.add_parser(name, help=help, allow_abbrev=False)
         command.add_argument(chosen, type=lambda text: text.split(","), default=known, metavar="LIST", help=f"out of {','.join(known)} (default: all)")
         command.add_argument("--threads", type=int, default=min(2, cores), help="threads (default: 2)")
+        if name == "gemm":
+            command.add_argument("--workers", type=int, default=1, help="cut the batch for as many workers, and measure the part of one (default: 1)")
         command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
         command.add_argument("--json", metavar="FILE", help="write the numbers")
         command.add_argument("--markdown", metavar="FILE", help=f"write the table; where FILE has the marks of the region 'peers {name}', only between them")
+    command = commands.add_parser("gemm-worker")  # the peer of `gemm`
+    command.add_argument("threads")
     command = commands.add_parser("vit-worker")  # one peer of `vit`
     for name in ("kind", "model", "h", "which", "threads"):
         command.add_argument(name)
@@ -389,6 +396,10 @@ def main() -> None:
     for name in ("kind", "threads"):
         command.add_argument(name)
     options = parser.parse_args()
+    if options.command == "gemm":
+        return models(options, gemm_peers.compare, "GFLOP/s")
+    if options.command == "gemm-worker":
+        return gemm_peers.worker(int(options.threads))
     if options.command == "vit":
         return models(options, vit_peers.compare, "GFLOP/s")
     if options.command == "translate":

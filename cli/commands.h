@@ -20,6 +20,7 @@ void add_score(Command parent);
 void add_data(Command parent);
 void add_bench(Command parent);
 void add_bench_attention(Command parent);
+void add_bench_gemm(Command parent);
 void add_bench_vit(Command parent);
 void add_bench_translate(Command parent);
 void add_completion(Command parent);

@@ -1,39 +1,54 @@
-// The rate of float32 matrix products, as a yardstick: oneDNN's, and that of whichever BLAS LibTorch would load.
+// Measures the dense products of the models, as their layers call them: every distinct shape, forward, data gradient and weight gradient.
+// Checked against float64 first, then timed in turn, the FMA peak among them.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "bench/rounds.h"
+
 namespace hinge::bench {
 
-std::string onednn_version();  // of the library in use, for example "2.6.3"
+// Vision transformers as in bench/vit.h; iwslt, which bench/translate.h trains; and its beam search, where weights serve one step after
+// another.
+std::vector<std::string> gemm_model_names();
 
-// GFLOP/s of one product of two n x n matrices on OpenMP's threads, each time run() is called.
-class OneDnnSgemm {
- public:
-  explicit OneDnnSgemm(int64_t n = 768);
-  double run();
+// A layer y = x w^T, with x [R, K], w [N, K]. Its products: y itself in training (forward) and with packed weights (infer), dx = dy w
+// (data), dw = dy^T x (weight).
+struct GemmCase {
+  std::string model, layer, kind;
+  int64_t R = 0, N = 0, K = 0;
 
- private:
-  int64_t n_;
-  std::vector<float> a_, b_, c_;
+  double flops() const { return 2.0 * static_cast<double>(R) * static_cast<double>(N) * static_cast<double>(K); }
+};
+// Of one worker's part of a training batch; infer has the whole. Layers of one shape count once, in the first model that has it.
+std::vector<GemmCase> gemm_cases(const std::vector<std::string>& models, const std::vector<std::string>& kinds, int64_t workers);
+
+struct GemmPlan {
+  std::vector<std::string> models, kinds;  // kinds: forward, infer, data, weight
+  int64_t workers = 1;                     // that a training batch is cut for
+  int threads = 1;
+  int warm_up = 2;
+  int rounds = 7;
 };
 
-// What stands behind libblas.so.3.
-enum class BlasKind { none, reference, openblas_serial, openblas_pthread, openblas_openmp, blis, atlas, mkl, unknown };
-
-struct Blas {
-  BlasKind kind = BlasKind::none;
-  std::string path;           // of the library itself, links followed; empty if there is none
-  double sgemm_gflops = 0.0;  // measured
+struct GemmRow {
+  GemmCase what;
+  Timing timing;
+  double gflops = 0, percent_of_peak = 0;
 };
 
-// The kind as told by a library's path and, where it has OpenBLAS's openblas_get_parallel(), its answer (-1: it has not).
-BlasKind recognise_blas(const std::string& path, int openblas_parallel);
-std::string blas_name(BlasKind kind);  // for people, for example "OpenBLAS (OpenMP)"
+struct GemmReport {
+  Yardsticks yardsticks;
+  int64_t workers = 1;
+  double largest_error = 0;  // as a share of what rounding allows
+  std::vector<GemmRow> rows;
+};
 
-// Finds the BLAS that LibTorch's libblas.so.3 leads to, and measures its sgemm.
-Blas find_blas();
+GemmReport run(const GemmPlan& plan, const ShowProgress& progress);
+nlohmann::ordered_json to_json(const GemmReport& report);
+std::string table(const GemmReport& report);
 
 }  // namespace hinge::bench

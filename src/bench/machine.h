@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/gemm.h"
+#include "bench/blas.h"
 #include "bench/libtorch.h"
 
 namespace hinge::bench {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/gemm.h"
+#include "bench/blas.h"
 #include "hinge/kernels/parallel.h"
 
 namespace hinge::bench {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "ops/gemm.h"
 #include "ops/parallel.h"
 #include "text/score.h"
 #include "text/unicode.h"
@@ -61,7 +62,7 @@ std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, 
 }
 
 Translator::Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options)
-    : model_(model), vocabulary_(vocabulary), options_(options) {
+    : model_(model), vocabulary_(vocabulary), options_(options), weights_(std::make_shared<PackedWeights>()) {
   check(options_.search);
   if (!(options_.length_factor >= 0 && std::isfinite(options_.length_factor)) || options_.length_extra < 0 ||
       options_.length_factor + static_cast<double>(options_.length_extra) <= 0)
@@ -103,6 +104,7 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
       const auto limit = static_cast<double>(max_tokens());
       problem.longest.push_back(std::max<int64_t>(1, static_cast<int64_t>(std::min(most, limit))));
     }
+    const PackedWeights::Use use(*weights_);
     const std::vector<std::vector<Hypothesis>> found = decode_batch(model_, group, problem, options_.search);
     for (size_t i = 0; i < batch.size(); ++i)
       for (const Hypothesis& one : found[i])

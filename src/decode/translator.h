@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,10 @@
 #include "decode/beam_search.h"
 #include "models/seq2seq.h"
 #include "text/vocabulary.h"
+
+namespace hinge {
+class PackedWeights;
+}
 
 namespace hinge::decode {
 
@@ -41,7 +46,8 @@ struct TranslationCounts {
 
 class Translator {
  public:
-  // Keeps references to both. Throws std::runtime_error for options that are not allowed.
+  // Keeps references to both, and the model's weights once more in a layout for products of few rows: they must not change any more.
+  // Throws std::runtime_error for options that are not allowed.
   Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options);
 
   const TranslationOptions& options() const { return options_; }
@@ -73,6 +79,7 @@ class Translator {
   const models::Seq2Seq& model_;
   const text::Vocabulary& vocabulary_;
   TranslationOptions options_;
+  std::shared_ptr<PackedWeights> weights_;
 };
 
 // Of each text its translations, best first; none of a text that has more tokens than the model reads.

@@ -189,6 +189,20 @@ TEST_F(Cli, BenchAttentionFailsBeforeTheWorkIfItCannotWrite) {
   }
 }
 
+TEST_F(Cli, BenchGemmMeasuresTheProductsOfAModel) {
+  const Result result = hinge("bench gemm --models decode/1 --threads 1 --rounds 1 --json -");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  ASSERT_EQ(json.at("results").size(), 5u);
+  for (const nlohmann::json& row : json.at("results")) {
+    EXPECT_EQ(row.at("R"), 4);
+    EXPECT_EQ(row.at("kind"), "infer");
+    EXPECT_GT(row.at("gflops"), 0);
+  }
+  expect_usage_error("bench gemm --kinds forwrd", {"'forwrd'", "Did you mean 'forward'?"});
+  expect_usage_error("bench gemm --workers 0", {"'0'", "from 1 to"});
+}
+
 TEST_F(Cli, BenchTranslateMeasuresAndSaysOnWhat) {
   const Result result = hinge("bench translate --cases decode --attention reluformer --threads 1 --rounds 1 --json " + path("rows.json"));
   ASSERT_EQ(result.code, 0) << result.err;
