@@ -15,6 +15,7 @@
 #include "bench/training_step.h"
 #include "decode/translator.h"
 #include "models/seq2seq.h"
+#include "ops/gemm.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
 
@@ -60,7 +61,8 @@ struct TranslateSubject {
   std::string name;
   std::unique_ptr<models::Seq2Seq> model;
   std::unique_ptr<TrainingStep> step;
-  std::vector<std::vector<TranslateBatch>> batches;  // each in the parts that workers share
+  std::unique_ptr<PackedWeights> packed = std::make_unique<PackedWeights>();  // of decoding
+  std::vector<std::vector<TranslateBatch>> batches;                           // each in the parts that workers share
 
   TranslateSubject(const std::string& name_of_case, const std::string& attention, const std::string& ffn, int64_t ffn_width, int threads)
       : name(name_of_case) {
@@ -136,6 +138,7 @@ struct TranslateSubject {
   // Tokens written, their end tokens among them.
   int64_t search() const {
     const at::NoGradGuard guard;
+    const PackedWeights::Use use(*packed);
     const TranslateBatch& batch = batches.front().front();
     const decode::SearchProblem problem{kVocabulary, kBos, kEos, {}, batch.lengths};
     decode::SearchOptions options;

@@ -2,13 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/gemm.h"
 #include "ops/parallel.h"
 
 namespace hinge::eval {
 
 void for_each_batch(data::Loader& loader, const std::function<bool()>& goes_on, const std::function<void(data::Batch&)>& body) {
+  PackedWeights weights;
   const auto work = [&](int64_t, int) {
-    const at::NoGradGuard guard;  // of this thread
+    const at::NoGradGuard guard;            // of this thread
+    const PackedWeights::Use use(weights);  // of this thread, too
     for (data::Batch batch; goes_on() && loader.next(batch);) body(batch);
   };
   AtenParallel parallel;

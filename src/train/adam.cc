@@ -39,6 +39,7 @@ void Adam::step(const Gradients& gradients, double lr, double decay, double grad
       tensors(gradients, decay),
       {lr, options_.beta1, options_.beta2, options_.eps, 1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t), grad_scale},
       parallel);
+  for (const nn::Parameter& parameter : parameters_.all()) parameter.value.unsafeGetTensorImpl()->bump_version();  // for who keeps copies
 }
 
 void Adam::save(const std::string& path) const {

@@ -18,6 +18,7 @@ void load_weights(const std::string& path, const nn::Parameters& parameters) {
       throw std::runtime_error(path + ": " + parameter.name +
                                " is not float32 of the shape that the model has; the file belongs to another config");
     std::memcpy(parameter.value.data_ptr<float>(), stored.data, stored.bytes());
+    parameter.value.unsafeGetTensorImpl()->bump_version();  // for who keeps copies
   }
   if (file.tensors().size() != parameters.all().size())
     for (const support::TensorView& stored : file.tensors())

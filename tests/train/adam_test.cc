@@ -23,6 +23,7 @@ class AdamTest : public support::TemporaryFolderTest {};
 TEST_F(AdamTest, TakesTheStepsOfTheFormula) {
   const Small small;
   Adam adam(small.parameters, {.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3});
+  const int64_t version = small.kernel._version();
   at::Tensor m = at::zeros({3, 5}, at::kDouble), v = m.clone(), w = small.kernel.detach().to(at::kDouble);
   for (int t = 1; t <= 3; ++t) {
     const Gradients gradients = Small::gradients(static_cast<uint64_t>(t));
@@ -35,6 +36,7 @@ TEST_F(AdamTest, TakesTheStepsOfTheFormula) {
   }
   EXPECT_LE((small.kernel.to(at::kDouble) - w).abs().max().item<double>(), 2e-6);
   EXPECT_EQ(adam.steps(), 3);
+  EXPECT_EQ(small.kernel._version(), version + 3) << "copies in another layout must be made anew";
 }
 
 TEST_F(AdamTest, BiasesDoNotDecayAndMissingGradientsAreZero) {
