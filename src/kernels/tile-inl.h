@@ -14,6 +14,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -25,8 +26,18 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int kTileRows = 6;
 inline constexpr int kPanelVectors = 2;
+
+// The heights of tiles are a property of the target: kTileRows rows, or kSpreadKeys keys in SpreadKeys.
+#ifdef HINGE_TILE_ROWS
+inline constexpr int kTileRows = HINGE_TILE_ROWS, kSpreadKeys = HINGE_SPREAD_KEYS;
+#elif HWY_TARGET == HWY_AVX3
+inline constexpr int kTileRows = 6, kSpreadKeys = 8;
+#else
+inline constexpr int kTileRows = 6, kSpreadKeys = 6;
+#endif
+inline constexpr int kMostTileRows = 14;  // that the micro-kernels can have
+static_assert(kTileRows <= kMostTileRows && kSpreadKeys <= kMostTileRows);
 
 // Keys of a block: with the tiles of a block of rows they stay in L2. Backward has more arrays in flight.
 inline constexpr int64_t kForwardKeys = 256;
@@ -58,22 +69,24 @@ template <class D, class V> HWY_INLINE uint32_t NonZeroBits(D d, V x) {
   return uint32_t{bytes[0]} | (hn::MaxLanes(d) > 8 ? uint32_t{bytes[1]} << 8 : 0);
 }
 
-// Row tiles come in the heights 1, 4, 5 and 6, in double 1 and 6; others run as the next height with rows of zeros.
-template <typename T> HWY_INLINE int PaddedRows(int64_t rows) {
-  if (rows == 1) return 1;
-  return sizeof(T) == 8 ? kTileRows : static_cast<int>(std::max<int64_t>(rows, 4));
-}
+// Row tiles come in the heights 1 and 4 to kTileRows; lower ones run as 4 with rows of zeros. Cut into parts as equal as can be, only the
+// last tile of a sequence can be that low.
+constexpr int PaddedRows(int64_t rows) { return rows == 1 ? 1 : static_cast<int>(std::max<int64_t>(rows, 4)); }
 
-// Table of a micro-kernel by tile height: HINGE_BY_ROWS(F, args) is { nullptr, F<1, args>, nullptr, ... F<6, args> } for the type T.
-#define HINGE_BY_ROWS(F, ...)                                                                                                     \
-  {                                                                                                                               \
-    nullptr, F<1, __VA_ARGS__>, nullptr, nullptr, F<sizeof(T) == 8 ? 6 : 4, __VA_ARGS__>, F<sizeof(T) == 8 ? 6 : 5, __VA_ARGS__>, \
-        F<6, __VA_ARGS__>                                                                                                         \
+// Table of a micro-kernel by tile height: HINGE_BY_ROWS(F, args) is { nullptr, F<1, args>, F<4, args>, F<4, args>, ... }.
+template <typename Kernel> using ByRows = std::array<Kernel, kMostTileRows + 1>;
+constexpr int HeightFor(int rows) { return PaddedRows(std::min(rows, kTileRows)); }
+#define HINGE_BY_ROWS(F, ...)                                                                                                      \
+  {                                                                                                                                \
+    nullptr, F<1, __VA_ARGS__>, F<HeightFor(2), __VA_ARGS__>, F<HeightFor(3), __VA_ARGS__>, F<HeightFor(4), __VA_ARGS__>,          \
+        F<HeightFor(5), __VA_ARGS__>, F<HeightFor(6), __VA_ARGS__>, F<HeightFor(7), __VA_ARGS__>, F<HeightFor(8), __VA_ARGS__>,    \
+        F<HeightFor(9), __VA_ARGS__>, F<HeightFor(10), __VA_ARGS__>, F<HeightFor(11), __VA_ARGS__>, F<HeightFor(12), __VA_ARGS__>, \
+        F<HeightFor(13), __VA_ARGS__>, F<HeightFor(14), __VA_ARGS__>                                                               \
   }
 
 // HINGE_ROWS(X) expands X(r) for each row of a tile; X tests `if constexpr (MR > r)`. Named variables rather than an array: compilers
 // keep them in registers.
-#define HINGE_ROWS(X)    X(0) X(1) X(2) X(3) X(4) X(5)
+#define HINGE_ROWS(X)    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #define HINGE_DECLARE(r) [[maybe_unused]] V a##r = zero, b##r = zero;
 #define HINGE_STEP(r)                           \
   if constexpr (MR > r) {                       \
@@ -156,8 +169,14 @@ HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const 
   if constexpr (H::kHasZeros) {
     if (mask == nullptr) return;
     // Or keeps every set bit: the result equals zero (or minus zero) only if all do; NaN counts as non-zero.
-    const V any_a = hn::Or(hn::Or(hn::Or(a0, a1), hn::Or(a2, a3)), hn::Or(a4, a5));
-    const V any_b = hn::Or(hn::Or(hn::Or(b0, b1), hn::Or(b2, b3)), hn::Or(b4, b5));
+    V any_a = a0, any_b = b0;
+#define HINGE_OR(r)                \
+  if constexpr (MR > r && r > 0) { \
+    any_a = hn::Or(any_a, a##r);   \
+    any_b = hn::Or(any_b, b##r);   \
+  }
+    HINGE_ROWS(HINGE_OR)
+#undef HINGE_OR
     *mask = NonZeroBits(d, any_a) | NonZeroBits(d, any_b) << N;
   }
 }
@@ -277,8 +296,8 @@ HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HW
 #undef HINGE_FINISH
 }
 
-// The transposed product, nothing transposed:  sums[key][0..NR) += sum_r weights[r][key] * tile[r][0..NR).
-// The tile's 6 x NR block stays in registers while the keys stream by.
+// The transposed product, nothing transposed:  sums[key][0..NR) += sum over rows r of weights[r][key] * tile[r][0..NR).
+// MR rows and any keys: the tile's MR x NR block stays in registers while the keys stream by, which can be those of a list.
 template <int MR, bool kListed, typename T>
 HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT tile,
                              int64_t tile_row, T* HWY_RESTRICT sums) {
@@ -312,6 +331,36 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
     hn::Store(hn::Add(sum0, hn::Load(d, sum)), d, sum);
     hn::Store(hn::Add(sum1, hn::Load(d, sum + N)), d, sum + N);
   }
+}
+
+// Any rows and KR neighbouring keys: their KR x NR sums stay in registers while the rows stream by, and are loaded and stored once instead
+// of once a tile. weights: from the first of the keys on, rows of a weight tile; tile: rows tile_row apart.
+template <int KR, typename T>
+HWY_NOINLINE void SpreadKeys(const T* HWY_RESTRICT weights, int64_t rows, const T* HWY_RESTRICT tile, int64_t tile_row,
+                             T* HWY_RESTRICT sums) {
+  constexpr int MR = KR;
+  constexpr int64_t left_row = 1;
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  const T* left = weights;
+  HINGE_ROWS(HINGE_DECLARE)
+  for (int64_t r = 0; r < rows; ++r) {
+    const V right0 = hn::Load(d, tile);
+    const V right1 = hn::Load(d, tile + N);
+    HINGE_ROWS(HINGE_STEP)
+    left += kBackwardKeys;
+    tile += tile_row;
+  }
+#define HINGE_FINISH(r)                                         \
+  if constexpr (MR > r) {                                       \
+    T* sum = sums + r * 2 * N;                                  \
+    hn::Store(hn::Add(a##r, hn::Load(d, sum)), d, sum);         \
+    hn::Store(hn::Add(b##r, hn::Load(d, sum + N)), d, sum + N); \
+  }
+  HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
 }
 
 // WeightedRows for one row and P panels at a time, whose values lie side by side: enough sums at once to hide the latency of one.
