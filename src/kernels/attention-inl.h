@@ -161,19 +161,28 @@ void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows
 HWY_INLINE int64_t PackedScoresSize(const Plan& plan, int64_t keys) { return RoundUp(keys, plan.NR) * plan.shape.D; }
 HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys) { return keys * plan.padded_depth; }
 
+// Micro-kernels by the height of a tile, for whole panels and for what fits into the first vector of one: the end of the keys.
+template <typename Kernel> struct PanelKernels {
+  ByRows<Kernel> wide, narrow;
+  Kernel operator()(int rows, int64_t keys, int64_t NR) const {
+    return (keys > NR / kPanelVectors ? wide : narrow)[static_cast<size_t>(rows)];
+  }
+};
+#define HINGE_PANEL_KERNELS(F, ...) \
+  { HINGE_BY_ROWS(F, true, __VA_ARGS__), HINGE_BY_ROWS(F, false, __VA_ARGS__) }
+
 // Scores and activation of one h: a tile of scores, in which cheap activations are applied at once; the others have `activate`.
 template <typename T> struct ScoreKernels {
-  using Score = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*);
-  ByRows<Score> by_rows;
+  PanelKernels<void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*)> tile;
   void (*activate)(T*, T*, int, int64_t);  // null: done in the tile
   bool has_zeros;
 };
 
 template <class H, int64_t kKeys, bool kSlopes, typename T> ScoreKernels<T> MakeScoreKernels() {
   if constexpr (H::kInTile) {
-    return {HINGE_BY_ROWS(ScoreTile, H, kKeys, kSlopes, T), nullptr, H::kHasZeros};
+    return {HINGE_PANEL_KERNELS(ScoreTile, H, kKeys, kSlopes, T), nullptr, H::kHasZeros};
   } else {
-    return {HINGE_BY_ROWS(ScoreTile, Identity, kKeys, false, T), ActivateTile<H, kKeys, kSlopes, T>, false};
+    return {HINGE_PANEL_KERNELS(ScoreTile, Identity, kKeys, false, T), ActivateTile<H, kKeys, kSlopes, T>, false};
   }
 }
 

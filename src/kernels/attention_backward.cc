@@ -40,9 +40,8 @@ struct SoftmaxWeight {
 };
 
 template <typename T> struct BackwardKernels {
-  using Gradient = void (*)(const T*, int64_t, const T*, int64_t, const T*, const T*, T*, T*);
   ScoreKernels<T> score;
-  ByRows<Gradient> gradient;
+  PanelKernels<void (*)(const T*, int64_t, const T*, int64_t, const T*, const T*, T*, T*)> gradient;
 };
 
 // Slopes are stored where the weights do not tell them, and always where rows are finished one by one (general).
@@ -50,8 +49,8 @@ template <typename T> struct MakeBackwardKernels {
   bool general;
   template <class H> BackwardKernels<T> operator()() const {
     if (!general && H::kSlope != Slope::kStored)
-      return {MakeScoreKernels<H, kBackwardKeys, false, T>(), HINGE_BY_ROWS(GradientTile, H::kSlope, T)};
-    return {MakeScoreKernels<H, kBackwardKeys, true, T>(), HINGE_BY_ROWS(GradientTile, Slope::kStored, T)};
+      return {MakeScoreKernels<H, kBackwardKeys, false, T>(), HINGE_PANEL_KERNELS(GradientTile, H::kSlope, T)};
+    return {MakeScoreKernels<H, kBackwardKeys, true, T>(), HINGE_PANEL_KERNELS(GradientTile, Slope::kStored, T)};
   }
 };
 
@@ -354,8 +353,9 @@ template <typename T> class Backward {
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
         const int64_t row = block_row + row_of_tile(t), at = row_of_tile(t) * kBackwardKeys + j;
-        kernels_.score.by_rows[keys[t].padded](s.q + row * pd, pd, pack + (k0 + j) * depth, depth, s.shift + row, s.weights + at,
-                                               s.slopes + at, look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
+        kernels_.score.tile(keys[t].padded, keys[t].most() - j, NR)(s.q + row * pd, pd, pack + (k0 + j) * depth, depth, s.shift + row,
+                                                                    s.weights + at, s.slopes + at,
+                                                                    look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
       }
     if (kernels_.score.activate)
       for (int64_t t = 0; t < tiles; ++t) {
@@ -366,8 +366,9 @@ template <typename T> class Backward {
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
         const int64_t row = block_row + row_of_tile(t), at = row_of_tile(t) * kBackwardKeys + j;
-        kernels_.gradient[keys[t].padded](s.grad + row * pd, pd, pack + score_size + (k0 + j) * depth, depth, s.grad_shift + row,
-                                          s.weights + at, s.slopes + at, general_ ? s.raw + at : nullptr);
+        kernels_.gradient(keys[t].padded, keys[t].most() - j, NR)(s.grad + row * pd, pd, pack + score_size + (k0 + j) * depth, depth,
+                                                                  s.grad_shift + row, s.weights + at, s.slopes + at,
+                                                                  general_ ? s.raw + at : nullptr);
       }
     for (int64_t t = 0; t < tiles; ++t)
       watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kBackwardKeys, NR, s.lists + t * s.kListSize) : 0);

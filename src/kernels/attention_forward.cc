@@ -288,9 +288,9 @@ template <typename T> class Forward {
         for (int64_t j = 0; j < nk; j += NR)
           for (int64_t t = 0; t < tiles; ++t)
             if (j < keys[t].most())
-              kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth, s.shift + t * kTileRows,
-                                               s.weights + t * kTileRows * kForwardKeys + j, nullptr,
-                                               look ? s.masks + t * kForwardKeys + j / NR : nullptr);
+              kernels_.tile(keys[t].padded, keys[t].most() - j, NR)(places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth,
+                                                                    s.shift + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j,
+                                                                    nullptr, look ? s.masks + t * kForwardKeys + j / NR : nullptr);
       }
       if (kernels_.activate)
         for (int64_t t = 0; t < tiles; ++t)

@@ -255,7 +255,7 @@ template <typename T> class LinearOrder {
   void ScoreRun(const TileKeys<T>& keys, const T* left, const T* panels, const T* shift, T* scores) const {
     static const ScoreKernels<T> kernels = MakeScoreKernels<Identity, kBackwardKeys, false, T>();
     for (int64_t j = 0; j < keys.most(); j += NR)
-      kernels.by_rows[keys.padded](left, pd, panels + j * D, D, shift, scores + j, nullptr, nullptr);
+      kernels.tile(keys.padded, keys.most() - j, NR)(left, pd, panels + j * D, D, shift, scores + j, nullptr, nullptr);
   }
 
   // sums += weights x the width panels of the keys.

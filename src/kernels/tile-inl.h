@@ -88,51 +88,53 @@ constexpr int HeightFor(int rows) { return PaddedRows(std::min(rows, kTileRows))
 // keep them in registers.
 #define HINGE_ROWS(X)    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #define HINGE_DECLARE(r) [[maybe_unused]] V a##r = zero, b##r = zero;
-#define HINGE_STEP(r)                           \
-  if constexpr (MR > r) {                       \
-    const V w = hn::Set(d, left[r * left_row]); \
-    a##r = hn::MulAdd(w, right0, a##r);         \
-    b##r = hn::MulAdd(w, right1, b##r);         \
+#define HINGE_STEP(r)                                        \
+  if constexpr (MR > r) {                                    \
+    const V w = hn::Set(d, left[r * left_row]);              \
+    a##r = hn::MulAdd(w, right0, a##r);                      \
+    if constexpr (kWide) b##r = hn::MulAdd(w, right1, b##r); \
   }
 
 // Keeps a sum in its register between two steps. Left alone, GCC mixes the steps of an unrolled loop, runs out of registers and spills.
 #if HWY_ARCH_X86 && HWY_COMPILER_GCC && !HWY_COMPILER_CLANG && HWY_TARGET != HWY_SCALAR
-#define HINGE_PIN(r)                          \
-  if constexpr (MR > r) {                     \
-    asm("" : "+v"(a##r.raw), "+v"(b##r.raw)); \
+#define HINGE_PIN(r)                               \
+  if constexpr (MR > r) {                          \
+    asm("" : "+v"(a##r.raw));                      \
+    if constexpr (kWide) asm("" : "+v"(b##r.raw)); \
   }
 #else
 #define HINGE_PIN(r)
 #endif
 
 // The products of a tile of left rows with a score panel. Four elements at a time: the end of a short loop is then foreseen.
-#define HINGE_DOT                                          \
-  int64_t k = 0;                                           \
-  for (; k + 4 <= depth; k += 4) {                         \
-    HWY_UNROLL(4)                                          \
-    for (int u = 0; u < 4; ++u) {                          \
-      const V right0 = hn::Load(d, panel + u * 2 * N);     \
-      const V right1 = hn::Load(d, panel + u * 2 * N + N); \
-      HINGE_ROWS(HINGE_STEP)                               \
-      HINGE_ROWS(HINGE_PIN)                                \
-      left += 1;                                           \
-    }                                                      \
-    panel += 4 * 2 * N;                                    \
-  }                                                        \
-  for (; k < depth; ++k) {                                 \
-    const V right0 = hn::Load(d, panel);                   \
-    const V right1 = hn::Load(d, panel + N);               \
-    HINGE_ROWS(HINGE_STEP)                                 \
-    left += 1;                                             \
-    panel += 2 * N;                                        \
+#define HINGE_DOT                                                           \
+  int64_t k = 0;                                                            \
+  for (; k + 4 <= depth; k += 4) {                                          \
+    HWY_UNROLL(4)                                                           \
+    for (int u = 0; u < 4; ++u) {                                           \
+      const V right0 = hn::Load(d, panel + u * 2 * N);                      \
+      [[maybe_unused]] const V right1 = hn::Load(d, panel + u * 2 * N + N); \
+      HINGE_ROWS(HINGE_STEP)                                                \
+      HINGE_ROWS(HINGE_PIN)                                                 \
+      left += 1;                                                            \
+    }                                                                       \
+    panel += 4 * 2 * N;                                                     \
+  }                                                                         \
+  for (; k < depth; ++k) {                                                  \
+    const V right0 = hn::Load(d, panel);                                    \
+    [[maybe_unused]] const V right1 = hn::Load(d, panel + N);               \
+    HINGE_ROWS(HINGE_STEP)                                                  \
+    left += 1;                                                              \
+    panel += 2 * N;                                                         \
   }
 
 // One tile of scores with its activation:  x = left . panel + shift,  weights = h(x), and slopes = h'(x) if asked.
 //   left  [MR] rows of `depth` elements, `left_row` apart;  panel: score panel
 //   shift [MR] the bias of each row, added last: a sum that started there would round at its size
 //   weights, slopes: into weight tiles, at the panel's first key
+// Narrow (not kWide): the first vector of the panel only.
 // If mask is not null, *mask = the keys of the panel, as bits, for which any row's weight is non-zero.
-template <int MR, class H, int64_t kKeys, bool kSlopes, typename T>
+template <int MR, bool kWide, class H, int64_t kKeys, bool kSlopes, typename T>
 HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
                             const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t* HWY_RESTRICT mask) {
   const hn::ScalableTag<T> d;
@@ -141,28 +143,28 @@ HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const 
   const V zero = hn::Zero(d);
   HINGE_ROWS(HINGE_DECLARE)
   HINGE_DOT
-#define HINGE_SHIFT(r)                 \
-  if constexpr (MR > r) {              \
-    const V by = hn::Set(d, shift[r]); \
-    a##r = hn::Add(a##r, by);          \
-    b##r = hn::Add(b##r, by);          \
+#define HINGE_SHIFT(r)                             \
+  if constexpr (MR > r) {                          \
+    const V by = hn::Set(d, shift[r]);             \
+    a##r = hn::Add(a##r, by);                      \
+    if constexpr (kWide) b##r = hn::Add(b##r, by); \
   }
   HINGE_ROWS(HINGE_SHIFT)
 #undef HINGE_SHIFT
-#define HINGE_ACTIVATE(r)                          \
-  if constexpr (MR > r) {                          \
-    if constexpr (kSlopes) {                       \
-      V slope;                                     \
-      a##r = H::value_and_slope(d, a##r, slope);   \
-      hn::Store(slope, d, slopes + r * kKeys);     \
-      b##r = H::value_and_slope(d, b##r, slope);   \
-      hn::Store(slope, d, slopes + r * kKeys + N); \
-    } else {                                       \
-      a##r = H::value(d, a##r);                    \
-      b##r = H::value(d, b##r);                    \
-    }                                              \
-    hn::Store(a##r, d, weights + r * kKeys);       \
-    hn::Store(b##r, d, weights + r * kKeys + N);   \
+#define HINGE_ACTIVATE(r)                                               \
+  if constexpr (MR > r) {                                               \
+    if constexpr (kSlopes) {                                            \
+      V slope;                                                          \
+      a##r = H::value_and_slope(d, a##r, slope);                        \
+      hn::Store(slope, d, slopes + r * kKeys);                          \
+      if constexpr (kWide) b##r = H::value_and_slope(d, b##r, slope);   \
+      if constexpr (kWide) hn::Store(slope, d, slopes + r * kKeys + N); \
+    } else {                                                            \
+      a##r = H::value(d, a##r);                                         \
+      if constexpr (kWide) b##r = H::value(d, b##r);                    \
+    }                                                                   \
+    hn::Store(a##r, d, weights + r * kKeys);                            \
+    if constexpr (kWide) hn::Store(b##r, d, weights + r * kKeys + N);   \
   }
   HINGE_ROWS(HINGE_ACTIVATE)
 #undef HINGE_ACTIVATE
@@ -199,8 +201,8 @@ HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int ro
 }
 
 // The second tile of the backward pass:  dp = left . panel. With raw == nullptr, gradients = (dp + shift) h'(x), where h' is what
-// `gradients` holds or follows from the weights (kSlope); otherwise dp goes to raw and `gradients` stays.
-template <int MR, Slope kSlope, typename T>
+// `gradients` holds or follows from the weights (kSlope); otherwise dp goes to raw and `gradients` stays. Narrow as ScoreTile.
+template <int MR, bool kWide, Slope kSlope, typename T>
 HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
                                const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients, T* HWY_RESTRICT raw) {
   constexpr int64_t kKeys = kBackwardKeys;
@@ -211,28 +213,28 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   HINGE_ROWS(HINGE_DECLARE)
   HINGE_DOT
   if (raw == nullptr) {
-#define HINGE_FINISH(r)                                                                    \
-  if constexpr (MR > r) {                                                                  \
-    const V by = hn::Set(d, shift[r]);                                                     \
-    a##r = hn::Add(a##r, by);                                                              \
-    b##r = hn::Add(b##r, by);                                                              \
-    if constexpr (kSlope == Slope::kStored) {                                              \
-      a##r = hn::Mul(a##r, hn::Load(d, gradients + r * kKeys));                            \
-      b##r = hn::Mul(b##r, hn::Load(d, gradients + r * kKeys + N));                        \
-    } else if constexpr (kSlope == Slope::kPositiveWeight) {                               \
-      a##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys), zero), a##r);     \
-      b##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys + N), zero), b##r); \
-    }                                                                                      \
-    hn::Store(a##r, d, gradients + r * kKeys);                                             \
-    hn::Store(b##r, d, gradients + r * kKeys + N);                                         \
+#define HINGE_FINISH(r)                                                                                         \
+  if constexpr (MR > r) {                                                                                       \
+    const V by = hn::Set(d, shift[r]);                                                                          \
+    a##r = hn::Add(a##r, by);                                                                                   \
+    if constexpr (kWide) b##r = hn::Add(b##r, by);                                                              \
+    if constexpr (kSlope == Slope::kStored) {                                                                   \
+      a##r = hn::Mul(a##r, hn::Load(d, gradients + r * kKeys));                                                 \
+      if constexpr (kWide) b##r = hn::Mul(b##r, hn::Load(d, gradients + r * kKeys + N));                        \
+    } else if constexpr (kSlope == Slope::kPositiveWeight) {                                                    \
+      a##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys), zero), a##r);                          \
+      if constexpr (kWide) b##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys + N), zero), b##r); \
+    }                                                                                                           \
+    hn::Store(a##r, d, gradients + r * kKeys);                                                                  \
+    if constexpr (kWide) hn::Store(b##r, d, gradients + r * kKeys + N);                                         \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
   } else {
-#define HINGE_FINISH(r)                      \
-  if constexpr (MR > r) {                    \
-    hn::Store(a##r, d, raw + r * kKeys);     \
-    hn::Store(b##r, d, raw + r * kKeys + N); \
+#define HINGE_FINISH(r)                                           \
+  if constexpr (MR > r) {                                         \
+    hn::Store(a##r, d, raw + r * kKeys);                          \
+    if constexpr (kWide) hn::Store(b##r, d, raw + r * kKeys + N); \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
@@ -244,6 +246,7 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
 template <int MR, int64_t kKeys, bool kListed, typename T>
 HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT rows,
                                int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add, const T* HWY_RESTRICT factor) {
+  constexpr bool kWide = true;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -340,6 +343,7 @@ HWY_NOINLINE void SpreadKeys(const T* HWY_RESTRICT weights, int64_t rows, const 
                              T* HWY_RESTRICT sums) {
   constexpr int MR = KR;
   constexpr int64_t left_row = 1;
+  constexpr bool kWide = true;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
