@@ -216,7 +216,7 @@ HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list,
   (list ? kListed : kDense)[rows](weights, list, count, tile, tile_row, sums);
 }
 
-// SpreadKeys by the number of keys, 1 to kSpreadKeys.
+// SpreadKeys by the number of keys, 1 to kSpreadKeys, for targets that use it.
 template <typename T, int... kLess>
 HWY_INLINE void CallSpreadKeys(std::integer_sequence<int, kLess...>, int64_t keys, const T* weights, int64_t rows, const T* tile,
                                int64_t tile_row, T* sums) {
@@ -226,7 +226,7 @@ HWY_INLINE void CallSpreadKeys(std::integer_sequence<int, kLess...>, int64_t key
 }
 template <typename T>
 HWY_INLINE void CallSpreadKeys(int64_t keys, const T* weights, int64_t rows, const T* tile, int64_t tile_row, T* sums) {
-  CallSpreadKeys<T>(std::make_integer_sequence<int, kSpreadKeys>(), keys, weights, rows, tile, tile_row, sums);
+  CallSpreadKeys<T>(std::make_integer_sequence<int, std::max(kSpreadKeys, 1)>(), keys, weights, rows, tile, tile_row, sums);
 }
 
 // Which keys of a block a row tile works on. All rows of the tile see the first `common` keys; causal rows r see own(r) >= common.
@@ -289,13 +289,13 @@ template <typename T> void SpreadSums(const Plan& plan, const TileKeys<T>* keys,
   int64_t row = 0;
   for (int64_t t = 0; t < tiles;) {
     int64_t end_row = row, end = t;
-    for (; end < tiles && !keys[end].list; ++end) end_row += keys[end].rows;
+    for (; kSpreadKeys > 0 && end < tiles && !keys[end].list; ++end) end_row += keys[end].rows;
     if (end <= t + 1) {  // a list, or no neighbour to go with
       spread_tile(keys[t], row, keys[t].list, keys[t].count, 0);
       row += keys[t++].rows;
       continue;
     }
-    const Parts groups(keys[end - 1].common, kSpreadKeys);  // later tiles see no less
+    const Parts groups(keys[end - 1].common, std::max(kSpreadKeys, 1));  // later tiles see no less
     for (int64_t group = 0; group < groups.parts; ++group) {
       const int64_t key = groups.begin(group), key_end = groups.begin(group + 1);
       for (; keys[t].common < key_end; row += keys[t++].rows)

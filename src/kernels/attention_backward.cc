@@ -340,32 +340,33 @@ template <typename T> class Backward {
     const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize(plan_, seq.seen);
     TileKeys<T> keys[kBlockTiles];
     const bool look = watch.look();
-    // Rows of the tiles, counted from the block's first; that one counted from the chunk's first.
-    const auto row_of_tile = [&](int64_t t) { return all.begin(first_tile + tile0 + t) - all.begin(first_tile + tile0); };
+    // First rows of the tiles, counted from the block's first; that one counted from the chunk's first.
     const int64_t block_row = all.begin(first_tile + tile0) - all.begin(first_tile);
+    int64_t tile_row[kBlockTiles + 1] = {};
     int64_t most = 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t tile = first_tile + tile0 + t;
       keys[t].set_visible(seq, all.begin(tile), all.size(tile), k0, k1 - k0);
       most = std::max(most, keys[t].most());
+      tile_row[t + 1] = tile_row[t] + keys[t].rows;
     }
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
-        const int64_t row = block_row + row_of_tile(t), at = row_of_tile(t) * kBackwardKeys + j;
+        const int64_t row = block_row + tile_row[t], at = tile_row[t] * kBackwardKeys + j;
         kernels_.score.tile(keys[t].padded, keys[t].most() - j, NR)(s.q + row * pd, pd, pack + (k0 + j) * depth, depth, s.shift + row,
                                                                     s.weights + at, s.slopes + at,
                                                                     look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
       }
     if (kernels_.score.activate)
       for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t at = row_of_tile(t) * kBackwardKeys;
+        const int64_t at = tile_row[t] * kBackwardKeys;
         kernels_.score.activate(s.weights + at, s.slopes + at, keys[t].padded, keys[t].most());
       }
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
-        const int64_t row = block_row + row_of_tile(t), at = row_of_tile(t) * kBackwardKeys + j;
+        const int64_t row = block_row + tile_row[t], at = tile_row[t] * kBackwardKeys + j;
         kernels_.gradient(keys[t].padded, keys[t].most() - j, NR)(s.grad + row * pd, pd, pack + score_size + (k0 + j) * depth, depth,
                                                                   s.grad_shift + row, s.weights + at, s.slopes + at,
                                                                   general_ ? s.raw + at : nullptr);
@@ -375,7 +376,7 @@ template <typename T> class Backward {
     watch.end_block(look);
     if (general_) RowPasses(seq, head, all, first_tile, tile0, tiles, k0, keys, s);
     if (plan_.gain(head) == 0 && !plan_.softmax) {
-      std::fill_n(s.dq + block_row * pd, row_of_tile(tiles) * pd, T{0});
+      std::fill_n(s.dq + block_row * pd, tile_row[tiles] * pd, T{0});
       return;
     }
 
@@ -383,8 +384,8 @@ template <typename T> class Backward {
     const int64_t chunk_keys = chunk_end - chunk_begin;
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles; ++t)
-        WeightedSums(plan_, keys[t], s.slopes + row_of_tile(t) * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
-                     s.dq + (block_row + row_of_tile(t)) * pd + p * NR, k0 > chunk_begin);
+        WeightedSums(plan_, keys[t], s.slopes + tile_row[t] * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
+                     s.dq + (block_row + tile_row[t]) * pd + p * NR, k0 > chunk_begin);
     for (int64_t p = 0; p < plan_.width_panels; ++p) {
       const int64_t panel = (p * chunk_keys + k0 - chunk_begin) * NR;
       SpreadSums(plan_, keys, tiles, s.weights, s.grad + block_row * pd + p * NR, s.dv + panel);

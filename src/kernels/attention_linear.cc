@@ -187,7 +187,13 @@ template <typename T> class LinearOrder {
       for (int64_t piece = 0; piece < pieces; ++piece) {
         const T* weights = left.weights + piece * kPiece;
         T* sums = matrix + (p * (D + 1) + piece * kBackwardKeys) * NR;
-        const Parts groups(PieceSize(piece), kSpreadKeys);
+        if constexpr (kSpreadKeys == 0) {
+          for (int64_t t = 0; t < tiles.parts; ++t)
+            CallSpreadRows<T>(PaddedRows(tiles.size(t)), weights + tiles.begin(t) * kBackwardKeys, nullptr, PieceSize(piece),
+                              right.rows + tiles.begin(t) * pd + p * NR, pd, sums);
+          continue;
+        }
+        const Parts groups(PieceSize(piece), std::max(kSpreadKeys, 1));
         for (int64_t group = 0; group < groups.parts; ++group)
           CallSpreadKeys(groups.size(group), weights + groups.begin(group), tiles.count, right.rows + p * NR, pd,
                          sums + groups.begin(group) * NR);

@@ -28,13 +28,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int kPanelVectors = 2;
 
-// The heights of tiles are a property of the target: kTileRows rows, or kSpreadKeys keys in SpreadKeys.
-#ifdef HINGE_TILE_ROWS
-inline constexpr int kTileRows = HINGE_TILE_ROWS, kSpreadKeys = HINGE_SPREAD_KEYS;
-#elif HWY_TARGET == HWY_AVX3
+// The heights of tiles are a property of the target: kTileRows rows, or kSpreadKeys keys in SpreadKeys (0: SpreadRows does its work), each
+// with kPanelVectors sums. AVX-512 has registers for 14. Measured on Zen 4, whole calls: 6 and 8 rows are level and 12 are no faster, and
+// the lower the tile, the more zeros it can leave out. SpreadKeys wins 3-4% of backward with AVX-512; with AVX2 it is level with
+// SpreadRows. Its 8 keys divide the blocks of keys. Not measured on Intel.
+#if HWY_TARGET == HWY_AVX3
 inline constexpr int kTileRows = 6, kSpreadKeys = 8;
 #else
-inline constexpr int kTileRows = 6, kSpreadKeys = 6;
+inline constexpr int kTileRows = 6, kSpreadKeys = 0;
 #endif
 inline constexpr int kMostTileRows = 14;  // that the micro-kernels can have
 static_assert(kTileRows <= kMostTileRows && kSpreadKeys <= kMostTileRows);
@@ -97,10 +98,11 @@ constexpr int HeightFor(int rows) { return PaddedRows(std::min(rows, kTileRows))
 
 // Keeps a sum in its register between two steps. Left alone, GCC mixes the steps of an unrolled loop, runs out of registers and spills.
 #if HWY_ARCH_X86 && HWY_COMPILER_GCC && !HWY_COMPILER_CLANG && HWY_TARGET != HWY_SCALAR
-#define HINGE_PIN(r)                               \
-  if constexpr (MR > r) {                          \
-    asm("" : "+v"(a##r.raw));                      \
-    if constexpr (kWide) asm("" : "+v"(b##r.raw)); \
+#define HINGE_PIN(r)                          \
+  if constexpr (MR > r && kWide) {            \
+    asm("" : "+v"(a##r.raw), "+v"(b##r.raw)); \
+  } else if constexpr (MR > r) {              \
+    asm("" : "+v"(a##r.raw));                 \
   }
 #else
 #define HINGE_PIN(r)
@@ -135,8 +137,9 @@ constexpr int HeightFor(int rows) { return PaddedRows(std::min(rows, kTileRows))
 // Narrow (not kWide): the first vector of the panel only.
 // If mask is not null, *mask = the keys of the panel, as bits, for which any row's weight is non-zero.
 template <int MR, bool kWide, class H, int64_t kKeys, bool kSlopes, typename T>
-HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                            const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t* HWY_RESTRICT mask) {
+static HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
+                                   const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes,
+                                   uint32_t* HWY_RESTRICT mask) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -203,8 +206,9 @@ HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int ro
 // The second tile of the backward pass:  dp = left . panel. With raw == nullptr, gradients = (dp + shift) h'(x), where h' is what
 // `gradients` holds or follows from the weights (kSlope); otherwise dp goes to raw and `gradients` stays. Narrow as ScoreTile.
 template <int MR, bool kWide, Slope kSlope, typename T>
-HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                               const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients, T* HWY_RESTRICT raw) {
+static HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
+                                      const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients,
+                                      T* HWY_RESTRICT raw) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -244,8 +248,9 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
 // sums[r][0..NR) = sum over keys of weights[r][key] * rows[key][0..NR), for the first `count` keys of a list, or for the keys 0 .. count-1.
 // Added to what sums holds if `add`; times factor[r] if factor is not null. Rows are `row` elements apart, those of sums `sum_row`.
 template <int MR, int64_t kKeys, bool kListed, typename T>
-HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT rows,
-                               int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add, const T* HWY_RESTRICT factor) {
+static HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
+                                      const T* HWY_RESTRICT rows, int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add,
+                                      const T* HWY_RESTRICT factor) {
   constexpr bool kWide = true;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -302,8 +307,8 @@ HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HW
 // The transposed product, nothing transposed:  sums[key][0..NR) += sum over rows r of weights[r][key] * tile[r][0..NR).
 // MR rows and any keys: the tile's MR x NR block stays in registers while the keys stream by, which can be those of a list.
 template <int MR, bool kListed, typename T>
-HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT tile,
-                             int64_t tile_row, T* HWY_RESTRICT sums) {
+static HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
+                                    const T* HWY_RESTRICT tile, int64_t tile_row, T* HWY_RESTRICT sums) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -339,8 +344,8 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
 // Any rows and KR neighbouring keys: their KR x NR sums stay in registers while the rows stream by, and are loaded and stored once instead
 // of once a tile. weights: from the first of the keys on, rows of a weight tile; tile: rows tile_row apart.
 template <int KR, typename T>
-HWY_NOINLINE void SpreadKeys(const T* HWY_RESTRICT weights, int64_t rows, const T* HWY_RESTRICT tile, int64_t tile_row,
-                             T* HWY_RESTRICT sums) {
+static HWY_NOINLINE void SpreadKeys(const T* HWY_RESTRICT weights, int64_t rows, const T* HWY_RESTRICT tile, int64_t tile_row,
+                                    T* HWY_RESTRICT sums) {
   constexpr int MR = KR;
   constexpr int64_t left_row = 1;
   constexpr bool kWide = true;
