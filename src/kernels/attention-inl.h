@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "hinge/kernels/attention.h"
@@ -28,17 +29,17 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kBlockTiles = 16;                // row tiles of a block, at most
+inline constexpr int64_t kBlockTiles = 96 / kTileRows;    // row tiles of a block, at most
 inline constexpr size_t kPackedBytes = size_t{24} << 20;  // packed keys and values of units in flight, in split mode
 
 constexpr int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 constexpr int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-// [0, count) cut into as few parts of at most `most` as possible, as equal as can be.
+// [0, count) cut into as few parts of at most `most` as possible, as equal as can be, the first the largest.
 struct Parts {
   int64_t count, parts;
   Parts(int64_t n, int64_t most) : count(n), parts(CeilDiv(n, most)) {}
-  int64_t begin(int64_t part) const { return part * count / parts; }
+  int64_t begin(int64_t part) const { return CeilDiv(part * count, parts); }
   int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
 };
 
@@ -160,19 +161,28 @@ void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows
 HWY_INLINE int64_t PackedScoresSize(const Plan& plan, int64_t keys) { return RoundUp(keys, plan.NR) * plan.shape.D; }
 HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys) { return keys * plan.padded_depth; }
 
+// Micro-kernels by the height of a tile, for whole panels and for what fits into the first vector of one: the end of the keys.
+template <typename Kernel> struct PanelKernels {
+  ByRows<Kernel> wide, narrow;
+  Kernel operator()(int rows, int64_t keys, int64_t NR) const {
+    return (keys > NR / kPanelVectors ? wide : narrow)[static_cast<size_t>(rows)];
+  }
+};
+#define HINGE_PANEL_KERNELS(F, ...) \
+  { HINGE_BY_ROWS(F, true, __VA_ARGS__), HINGE_BY_ROWS(F, false, __VA_ARGS__) }
+
 // Scores and activation of one h: a tile of scores, in which cheap activations are applied at once; the others have `activate`.
 template <typename T> struct ScoreKernels {
-  using Score = void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*);
-  Score by_rows[kTileRows + 1];
+  PanelKernels<void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*)> tile;
   void (*activate)(T*, T*, int, int64_t);  // null: done in the tile
   bool has_zeros;
 };
 
 template <class H, int64_t kKeys, bool kSlopes, typename T> ScoreKernels<T> MakeScoreKernels() {
   if constexpr (H::kInTile) {
-    return {HINGE_BY_ROWS(ScoreTile, H, kKeys, kSlopes, T), nullptr, H::kHasZeros};
+    return {HINGE_PANEL_KERNELS(ScoreTile, H, kKeys, kSlopes, T), nullptr, H::kHasZeros};
   } else {
-    return {HINGE_BY_ROWS(ScoreTile, Identity, kKeys, false, T), ActivateTile<H, kKeys, kSlopes, T>, false};
+    return {HINGE_PANEL_KERNELS(ScoreTile, Identity, kKeys, false, T), ActivateTile<H, kKeys, kSlopes, T>, false};
   }
 }
 
@@ -193,17 +203,30 @@ template <int64_t kKeys, typename T>
 HWY_INLINE void CallWeightedRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* right, int64_t right_row,
                                  T* sums, int64_t sum_row, bool add, const T* factor) {
   using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*, int64_t, bool, const T*);
-  static constexpr F kDense[] = HINGE_BY_ROWS(WeightedRows, kKeys, false, T);
-  static constexpr F kListed[] = HINGE_BY_ROWS(WeightedRows, kKeys, true, T);
+  static constexpr ByRows<F> kDense = HINGE_BY_ROWS(WeightedRows, kKeys, false, T);
+  static constexpr ByRows<F> kListed = HINGE_BY_ROWS(WeightedRows, kKeys, true, T);
   (list ? kListed : kDense)[rows](weights, list, count, right, right_row, sums, sum_row, add, factor);
 }
 
 template <typename T>
 HWY_INLINE void CallSpreadRows(int rows, const T* weights, const uint32_t* list, int64_t count, const T* tile, int64_t tile_row, T* sums) {
   using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*);
-  static constexpr F kDense[] = HINGE_BY_ROWS(SpreadRows, false, T);
-  static constexpr F kListed[] = HINGE_BY_ROWS(SpreadRows, true, T);
+  static constexpr ByRows<F> kDense = HINGE_BY_ROWS(SpreadRows, false, T);
+  static constexpr ByRows<F> kListed = HINGE_BY_ROWS(SpreadRows, true, T);
   (list ? kListed : kDense)[rows](weights, list, count, tile, tile_row, sums);
+}
+
+// SpreadKeys by the number of keys, 1 to kSpreadKeys, for targets that use it.
+template <typename T, int... kLess>
+HWY_INLINE void CallSpreadKeys(std::integer_sequence<int, kLess...>, int64_t keys, const T* weights, int64_t rows, const T* tile,
+                               int64_t tile_row, T* sums) {
+  using F = void (*)(const T*, int64_t, const T*, int64_t, T*);
+  static constexpr F kByKeys[] = {SpreadKeys<kLess + 1, T>...};
+  kByKeys[keys - 1](weights, rows, tile, tile_row, sums);
+}
+template <typename T>
+HWY_INLINE void CallSpreadKeys(int64_t keys, const T* weights, int64_t rows, const T* tile, int64_t tile_row, T* sums) {
+  CallSpreadKeys<T>(std::make_integer_sequence<int, std::max(kSpreadKeys, 1)>(), keys, weights, rows, tile, tile_row, sums);
 }
 
 // Which keys of a block a row tile works on. All rows of the tile see the first `common` keys; causal rows r see own(r) >= common.
@@ -220,7 +243,7 @@ template <typename T> struct TileKeys {
 
   void set_visible(const Sequence& seq, int64_t first_row, int64_t tile_rows, int64_t first_key, int64_t keys) {
     rows = static_cast<int>(tile_rows);
-    padded = PaddedRows<T>(tile_rows);
+    padded = PaddedRows(tile_rows);
     for (int r = 0; r < rows; ++r) own[r] = std::clamp<int64_t>(seq.visible(first_row + r) - first_key, 0, keys);
     common = own[0];
     list = nullptr;
@@ -256,14 +279,38 @@ template <typename T> void WeightedSums(const Plan& plan, const TileKeys<T>& key
                                          panel + keys.common * NR, NR, sums + r * pd, pd, true, nullptr);
 }
 
-// The transposed product into a width panel of the keys, likewise.
-template <typename T> void SpreadSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* tile, T* panel) {
+// The transposed product of neighbouring tiles, whose rows lie side by side, into a width panel of the keys. Tiles without a list go
+// through SpreadKeys together, as far as each of them sees whole groups of keys; the rest is done tile by tile, row by row.
+template <typename T> void SpreadSums(const Plan& plan, const TileKeys<T>* keys, int64_t tiles, const T* weights, const T* rows, T* panel) {
   const int64_t pd = plan.padded_depth, NR = plan.NR;
-  CallSpreadRows<T>(keys.padded, weights, keys.list, keys.count, tile, pd, panel);
-  for (int r = 1; r < keys.rows; ++r)
-    if (keys.own[r] > keys.common)
-      CallSpreadRows<T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common, tile + r * pd, pd,
-                        panel + keys.common * NR);
+  const auto spread_tile = [&](const TileKeys<T>& of, int64_t row, const uint32_t* list, int64_t count, int64_t key) HWY_ATTR {
+    CallSpreadRows<T>(of.padded, weights + row * kBackwardKeys + key, list, count, rows + row * pd, pd, panel + key * NR);
+  };
+  int64_t row = 0;
+  for (int64_t t = 0; t < tiles;) {
+    int64_t end_row = row, end = t;
+    for (; kSpreadKeys > 0 && end < tiles && !keys[end].list; ++end) end_row += keys[end].rows;
+    if (end <= t + 1) {  // a list, or no neighbour to go with
+      spread_tile(keys[t], row, keys[t].list, keys[t].count, 0);
+      row += keys[t++].rows;
+      continue;
+    }
+    const Parts groups(keys[end - 1].common, std::max(kSpreadKeys, 1));  // later tiles see no less
+    for (int64_t group = 0; group < groups.parts; ++group) {
+      const int64_t key = groups.begin(group), key_end = groups.begin(group + 1);
+      for (; keys[t].common < key_end; row += keys[t++].rows)
+        if (keys[t].common > key) spread_tile(keys[t], row, nullptr, keys[t].common - key, key);
+      CallSpreadKeys(key_end - key, weights + row * kBackwardKeys + key, end_row - row, rows + row * pd, pd, panel + key * NR);
+    }
+    t = end;
+    row = end_row;
+  }
+  row = 0;
+  for (int64_t t = 0; t < tiles; row += keys[t++].rows)
+    for (int r = 1; r < keys[t].rows; ++r)
+      if (keys[t].own[r] > keys[t].common)
+        CallSpreadRows<T>(1, weights + (row + r) * kBackwardKeys + keys[t].common, nullptr, keys[t].own[r] - keys[t].common,
+                          rows + (row + r) * pd, pd, panel + keys[t].common * NR);
 }
 
 // Decides, block by block, whether zeros are looked for, and counts what was left out. After a block in which looking brought next to

@@ -25,8 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Chunks of a sequence: the larger, the less is loaded and added twice; the smaller, the more workers can share one sequence.
 // Between these limits they are cut so that a step has about kTasksPerStep pairs.
-inline constexpr int64_t kLeastChunkTiles = 48, kMostChunkTiles = 96;  // row tiles of a query chunk
-inline constexpr int64_t kLeastChunkKeys = 256, kMostChunkKeys = 512;  // keys of a key chunk
+inline constexpr int64_t kLeastChunkTiles = 288 / kTileRows, kMostChunkTiles = 576 / kTileRows;  // row tiles of a query chunk
+inline constexpr int64_t kLeastChunkKeys = 256, kMostChunkKeys = 512;                            // keys of a key chunk
 inline constexpr int64_t kTasksPerStep = 64;
 
 // The weight of softmax as a function of x - lse, which rounding may bring above 0 when scores are huge.
@@ -40,9 +40,8 @@ struct SoftmaxWeight {
 };
 
 template <typename T> struct BackwardKernels {
-  using Gradient = void (*)(const T*, int64_t, const T*, int64_t, const T*, const T*, T*, T*);
   ScoreKernels<T> score;
-  Gradient gradient[kTileRows + 1];
+  PanelKernels<void (*)(const T*, int64_t, const T*, int64_t, const T*, const T*, T*, T*)> gradient;
 };
 
 // Slopes are stored where the weights do not tell them, and always where rows are finished one by one (general).
@@ -50,17 +49,17 @@ template <typename T> struct MakeBackwardKernels {
   bool general;
   template <class H> BackwardKernels<T> operator()() const {
     if (!general && H::kSlope != Slope::kStored)
-      return {MakeScoreKernels<H, kBackwardKeys, false, T>(), HINGE_BY_ROWS(GradientTile, H::kSlope, T)};
-    return {MakeScoreKernels<H, kBackwardKeys, true, T>(), HINGE_BY_ROWS(GradientTile, Slope::kStored, T)};
+      return {MakeScoreKernels<H, kBackwardKeys, false, T>(), HINGE_PANEL_KERNELS(GradientTile, H::kSlope, T)};
+    return {MakeScoreKernels<H, kBackwardKeys, true, T>(), HINGE_PANEL_KERNELS(GradientTile, Slope::kStored, T)};
   }
 };
 
-// Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
+// Buffers of one worker. Tiles lie side by side: rows that pad one can only be behind the last.
 template <typename T> struct BackwardScratch {
-  T *q, *grad, *dq;           // [tile of chunk][slot][padded_depth]: scale q, dO', dq / scale
-  T *shift, *grad_shift;      // [tile of chunk][slot]: added to the scores and to G
-  T *log_grad, *log_c;        // [tile of chunk][slot]: c_i grad_weight_log_i and log |c_i|
-  T *weights, *slopes, *raw;  // [tile of block] weight tiles: h, then h' and later dx, dO' . v
+  T *q, *grad, *dq;           // [row of chunk][padded_depth]: scale q, dO', dq / scale
+  T *shift, *grad_shift;      // [row of chunk]: added to the scores and to G
+  T *log_grad, *log_c;        // [row of chunk]: c_i grad_weight_log_i and log |c_i|
+  T *weights, *slopes, *raw;  // [row of block][kBackwardKeys]: h, then h' and later dx, dO' . v
   T *dk, *dv;                 // width panels of the key chunk
   T* keep;                    // [kBackwardKeys] dropout of one row
   uint32_t* masks;            // [tile of block][kBackwardKeys]: per panel, the keys that any row of the tile gives a weight
@@ -68,10 +67,10 @@ template <typename T> struct BackwardScratch {
   static constexpr int64_t kListSize = kBackwardKeys + 8;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
-    constexpr int64_t chunk_slots = kMostChunkTiles * kTileRows, block_slots = kBlockTiles * kTileRows;
-    for (T** rows : {&q, &grad, &dq}) *rows = carver.take<T>(chunk_slots * plan.padded_depth);
-    for (T** column : {&shift, &grad_shift, &log_grad, &log_c}) *column = carver.take<T>(chunk_slots);
-    for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_slots * kBackwardKeys);
+    constexpr int64_t chunk_rows = kMostChunkTiles * kTileRows, block_rows = kBlockTiles * kTileRows;
+    for (T** rows : {&q, &grad, &dq}) *rows = carver.take<T>(chunk_rows * plan.padded_depth);
+    for (T** column : {&shift, &grad_shift, &log_grad, &log_c}) *column = carver.take<T>(chunk_rows);
+    for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_rows * kBackwardKeys);
     for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kMostChunkKeys * plan.padded_depth);
     keep = carver.take<T>(kBackwardKeys);
     masks = carver.take<uint32_t>(kBlockTiles * kBackwardKeys);
@@ -257,10 +256,9 @@ template <typename T> class Backward {
         for (int64_t tb = 0; tb < tile_blocks.parts; ++tb)
           Block(seq, head, chunks.tiles, first_tile, tile_blocks.begin(tb), tile_blocks.size(tb), key_blocks.begin(kb), key_blocks.end(kb),
                 k_begin, k_end, pack, s, watch);
-      for (int64_t tile = 0; tile < tiles; ++tile)
-        for (int64_t r = 0; r < chunks.tiles.size(first_tile + tile); ++r)
-          Write(chunks.single, s.dq + (tile * kTileRows + r) * plan_.padded_depth, static_cast<T>(plan_.rule.scale),
-                row_of(io_.dq, seq.b, head, seq.q_begin + chunks.tiles.begin(first_tile + tile) + r));
+      for (int64_t i = chunks.tiles.begin(first_tile); i <= last_row; ++i)
+        Write(chunks.single, s.dq + (i - chunks.tiles.begin(first_tile)) * plan_.padded_depth, static_cast<T>(plan_.rule.scale),
+              row_of(io_.dq, seq.b, head, seq.q_begin + i));
       if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], watch.total());
     }
     WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, io_.dk);
@@ -292,8 +290,8 @@ template <typename T> class Backward {
     const double bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t);
-      for (int64_t r = 0; r < PaddedRows<T>(rows); ++r) {
-        const int64_t slot = t * kTileRows + r, i = first + r, row = seq.q_begin + i;
+      for (int64_t r = 0; r < PaddedRows(rows); ++r) {
+        const int64_t i = first + r, slot = i - all.begin(first_tile), row = seq.q_begin + i;
         s.shift[slot] = s.grad_shift[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
         if (r >= rows || seq.visible(i) == 0) {
           std::fill_n(s.q + slot * pd, pd, T{0});
@@ -342,37 +340,43 @@ template <typename T> class Backward {
     const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize(plan_, seq.seen);
     TileKeys<T> keys[kBlockTiles];
     const bool look = watch.look();
+    // First rows of the tiles, counted from the block's first; that one counted from the chunk's first.
+    const int64_t block_row = all.begin(first_tile + tile0) - all.begin(first_tile);
+    int64_t tile_row[kBlockTiles + 1] = {};
     int64_t most = 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t tile = first_tile + tile0 + t;
       keys[t].set_visible(seq, all.begin(tile), all.size(tile), k0, k1 - k0);
       most = std::max(most, keys[t].most());
+      tile_row[t + 1] = tile_row[t] + keys[t].rows;
     }
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
-        const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
-        kernels_.score.by_rows[keys[t].padded](s.q + slot * pd, pd, pack + (k0 + j) * depth, depth, s.shift + slot, s.weights + at,
-                                               s.slopes + at, look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
+        const int64_t row = block_row + tile_row[t], at = tile_row[t] * kBackwardKeys + j;
+        kernels_.score.tile(keys[t].padded, keys[t].most() - j, NR)(s.q + row * pd, pd, pack + (k0 + j) * depth, depth, s.shift + row,
+                                                                    s.weights + at, s.slopes + at,
+                                                                    look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
       }
     if (kernels_.score.activate)
       for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t at = t * kTileRows * kBackwardKeys;
+        const int64_t at = tile_row[t] * kBackwardKeys;
         kernels_.score.activate(s.weights + at, s.slopes + at, keys[t].padded, keys[t].most());
       }
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
         if (j >= keys[t].most()) continue;
-        const int64_t slot = (tile0 + t) * kTileRows, at = t * kTileRows * kBackwardKeys + j;
-        kernels_.gradient[keys[t].padded](s.grad + slot * pd, pd, pack + score_size + (k0 + j) * depth, depth, s.grad_shift + slot,
-                                          s.weights + at, s.slopes + at, general_ ? s.raw + at : nullptr);
+        const int64_t row = block_row + tile_row[t], at = tile_row[t] * kBackwardKeys + j;
+        kernels_.gradient(keys[t].padded, keys[t].most() - j, NR)(s.grad + row * pd, pd, pack + score_size + (k0 + j) * depth, depth,
+                                                                  s.grad_shift + row, s.weights + at, s.slopes + at,
+                                                                  general_ ? s.raw + at : nullptr);
       }
     for (int64_t t = 0; t < tiles; ++t)
       watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kBackwardKeys, NR, s.lists + t * s.kListSize) : 0);
     watch.end_block(look);
     if (general_) RowPasses(seq, head, all, first_tile, tile0, tiles, k0, keys, s);
     if (plan_.gain(head) == 0 && !plan_.softmax) {
-      std::fill_n(s.dq + tile0 * kTileRows * pd, tiles * kTileRows * pd, T{0});
+      std::fill_n(s.dq + block_row * pd, tile_row[tiles] * pd, T{0});
       return;
     }
 
@@ -380,14 +384,12 @@ template <typename T> class Backward {
     const int64_t chunk_keys = chunk_end - chunk_begin;
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles; ++t)
-        WeightedSums(plan_, keys[t], s.slopes + t * kTileRows * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
-                     s.dq + (tile0 + t) * kTileRows * pd + p * NR, k0 > chunk_begin);
+        WeightedSums(plan_, keys[t], s.slopes + tile_row[t] * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
+                     s.dq + (block_row + tile_row[t]) * pd + p * NR, k0 > chunk_begin);
     for (int64_t p = 0; p < plan_.width_panels; ++p) {
       const int64_t panel = (p * chunk_keys + k0 - chunk_begin) * NR;
-      for (int64_t t = 0; t < tiles; ++t)
-        SpreadSums(plan_, keys[t], s.weights + t * kTileRows * kBackwardKeys, s.grad + (tile0 + t) * kTileRows * pd + p * NR, s.dv + panel);
-      for (int64_t t = 0; t < tiles; ++t)
-        SpreadSums(plan_, keys[t], s.slopes + t * kTileRows * kBackwardKeys, s.q + (tile0 + t) * kTileRows * pd + p * NR, s.dk + panel);
+      SpreadSums(plan_, keys, tiles, s.weights, s.grad + block_row * pd + p * NR, s.dv + panel);
+      SpreadSums(plan_, keys, tiles, s.slopes, s.q + block_row * pd + p * NR, s.dk + panel);
     }
   }
 
@@ -397,9 +399,10 @@ template <typename T> class Backward {
     const double late_gain = GainOf(head).late;
     for (int64_t t = 0; t < tiles; ++t)
       for (int r = 0; r < keys[t].rows; ++r) {
-        const int64_t n = keys[t].own[r], slot = (tile0 + t) * kTileRows + r, at = (t * kTileRows + r) * kBackwardKeys;
+        const int64_t i = all.begin(first_tile + tile0 + t) + r;
+        const int64_t n = keys[t].own[r], slot = i - all.begin(first_tile), at = (i - all.begin(first_tile + tile0)) * kBackwardKeys;
         if (n == 0) continue;
-        const int64_t row = seq.q_begin + all.begin(first_tile + tile0 + t) + r, b_head = seq.b * plan_.shape.Hq + head;
+        const int64_t row = seq.q_begin + i, b_head = seq.b * plan_.shape.Hq + head;
         if (plan_.rule.dropout > 0) DropoutRun<false>(plan_.rule.seed, threshold_, b_head, row, k0, n, s.keep);
         double hg = 0, dx = 0;
         RowGradient(s.weights + at, s.slopes + at, s.raw + at, plan_.rule.dropout > 0 ? s.keep : nullptr, n, s.grad_shift[slot],

@@ -288,9 +288,9 @@ template <typename T> class Forward {
         for (int64_t j = 0; j < nk; j += NR)
           for (int64_t t = 0; t < tiles; ++t)
             if (j < keys[t].most())
-              kernels_.by_rows[keys[t].padded](places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth, s.shift + t * kTileRows,
-                                               s.weights + t * kTileRows * kForwardKeys + j, nullptr,
-                                               look ? s.masks + t * kForwardKeys + j / NR : nullptr);
+              kernels_.tile(keys[t].padded, keys[t].most() - j, NR)(places[t].q, places[t].q_row, pack + (k0 + j) * depth, depth,
+                                                                    s.shift + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j,
+                                                                    nullptr, look ? s.masks + t * kForwardKeys + j / NR : nullptr);
       }
       if (kernels_.activate)
         for (int64_t t = 0; t < tiles; ++t)
@@ -348,7 +348,7 @@ template <typename T> class Forward {
     // Queries far apart fall on few cache sets: those are copied.
     const bool q_near = io_.q.stride_l <= 2 * pd;
     for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows<T>(rows), slot0 = t * kTileRows;
+      const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows(rows), slot0 = t * kTileRows;
       Place& place = places[t];
       place.in_place = plan_.shape.D == pd && rows == padded;
       place.out = place.in_place ? row_of(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pd;

@@ -80,10 +80,10 @@ struct LinearCut {
   int64_t first_seeing_chunk(int64_t c) const { return groups > 0 ? c : 0; }
 };
 
-// Up to kLinearRows rows or keys, in tiles kTileRows slots apart, as the micro-kernels want them on either side of a product.
+// Up to kLinearRows rows or keys, in tiles side by side, as the micro-kernels want them on either side of a product.
 template <typename T> struct LinearRows {
-  T* rows;     // [tile][slot][padded_depth]
-  T* weights;  // [tile][piece][slot][kBackwardKeys]: D elements and the one added, in as many pieces as they need
+  T* rows;     // [row][padded_depth]
+  T* weights;  // [piece][row][kBackwardKeys]: D elements and the one added, in as many pieces as they need
 
   // For loading where only one side is wanted.
   LinearRows rows_only() const { return {rows, nullptr}; }
@@ -129,7 +129,7 @@ template <typename T> class LinearOrder {
 
   void CarveRows(Carver& carver, LinearRows<T>& rows) const {
     rows.rows = carver.take<T>(kLinearRows * pd);
-    rows.weights = carver.take<T>(kBlockTiles * pieces * kPiece);
+    rows.weights = carver.take<T>(pieces * kPiece);
   }
 
   // Units are done in waves that hold at most kPackedBytes of sums, or one unit. size(unit): its elements. Returns where each unit's
@@ -150,35 +150,33 @@ template <typename T> class LinearOrder {
     return largest;
   }
 
-  // One row into a slot: times `factor`, and `extra` behind it in the weights.
-  void LoadRow(const T* row, T factor, T extra, int64_t tile, int64_t r, const LinearRows<T>& to) const {
-    if (to.rows) CopyRow(row, D, factor, to.rows + (tile * kTileRows + r) * pd, pd);
+  // One row as number `i`: times `factor`, and `extra` behind it in the weights.
+  void LoadRow(const T* row, T factor, T extra, int64_t i, const LinearRows<T>& to) const {
+    if (to.rows) CopyRow(row, D, factor, to.rows + i * pd, pd);
     if (!to.weights) return;
-    T* weights = to.weights + tile * pieces * kPiece + r * kBackwardKeys;
+    T* weights = to.weights + i * kBackwardKeys;
     for (int64_t k = 0; k < D; k += kBackwardKeys, weights += kPiece) {
       const int64_t count = std::min(kBackwardKeys, D - k);
       CopyRow(row + k, count, factor, weights, count);
     }
-    to.weights[(tile * pieces + D / kBackwardKeys) * kPiece + r * kBackwardKeys + D % kBackwardKeys] = extra;
+    to.weights[D / kBackwardKeys * kPiece + i * kBackwardKeys + D % kBackwardKeys] = extra;
   }
 
-  // Zeros in the slots that pad a tile.
-  void PadTile(int64_t rows, int64_t tile, const LinearRows<T>& to) const {
-    for (int64_t r = rows; r < PaddedRows<T>(rows); ++r) {
-      if (to.rows) std::fill_n(to.rows + (tile * kTileRows + r) * pd, pd, T{0});
+  // Zeros in the rows that pad the last tile.
+  void PadRows(const Tiles& tiles, const LinearRows<T>& to) const {
+    for (int64_t i = tiles.count; i < PaddedCount(tiles); ++i) {
+      if (to.rows) std::fill_n(to.rows + i * pd, pd, T{0});
       for (int64_t piece = 0; piece < pieces && to.weights; ++piece)
-        std::fill_n(to.weights + (tile * pieces + piece) * kPiece + r * kBackwardKeys, kBackwardKeys, T{0});
+        std::fill_n(to.weights + piece * kPiece + i * kBackwardKeys, kBackwardKeys, T{0});
     }
   }
+  static int64_t PaddedCount(const Tiles& tiles) { return tiles.begin(tiles.parts - 1) + PaddedRows(tiles.size(tiles.parts - 1)); }
 
   // Keys or values from `first` on, with a 1 behind each.
   void LoadKeys(const View<const T>& keys, const Sequence& seq, int64_t kv_head, int64_t first, const Tiles& tiles,
                 const LinearRows<T>& to) const {
-    for (int64_t t = 0; t < tiles.parts; ++t) {
-      for (int64_t r = 0; r < tiles.size(t); ++r)
-        LoadRow(row_of(keys, seq.b, kv_head, seq.k_begin + first + tiles.begin(t) + r), T{1}, T{1}, t, r, to);
-      PadTile(tiles.size(t), t, to);
-    }
+    for (int64_t i = 0; i < tiles.count; ++i) LoadRow(row_of(keys, seq.b, kv_head, seq.k_begin + first + i), T{1}, T{1}, i, to);
+    PadRows(tiles, to);
   }
 
   int64_t PieceSize(int64_t piece) const { return std::min(kBackwardKeys, D + 1 - piece * kBackwardKeys); }
@@ -186,23 +184,32 @@ template <typename T> class LinearOrder {
   // matrix += sum over rows of left'^T right, as width panels [D + 1][NR].
   HWY_NOINLINE void AddProducts(const Tiles& tiles, const LinearRows<T>& left, const LinearRows<T>& right, T* matrix) const {
     for (int64_t p = 0; p < plan_.width_panels; ++p)
-      for (int64_t t = 0; t < tiles.parts; ++t)
-        for (int64_t piece = 0; piece < pieces; ++piece)
-          CallSpreadRows<T>(PaddedRows<T>(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr, PieceSize(piece),
-                            right.rows + t * kTileRows * pd + p * NR, pd, matrix + (p * (D + 1) + piece * kBackwardKeys) * NR);
+      for (int64_t piece = 0; piece < pieces; ++piece) {
+        const T* weights = left.weights + piece * kPiece;
+        T* sums = matrix + (p * (D + 1) + piece * kBackwardKeys) * NR;
+        if constexpr (kSpreadKeys == 0) {
+          for (int64_t t = 0; t < tiles.parts; ++t)
+            CallSpreadRows<T>(PaddedRows(tiles.size(t)), weights + tiles.begin(t) * kBackwardKeys, nullptr, PieceSize(piece),
+                              right.rows + tiles.begin(t) * pd + p * NR, pd, sums);
+          continue;
+        }
+        const Parts groups(PieceSize(piece), std::max(kSpreadKeys, 1));
+        for (int64_t group = 0; group < groups.parts; ++group)
+          CallSpreadKeys(groups.size(group), weights + groups.begin(group), tiles.count, right.rows + p * NR, pd,
+                         sums + groups.begin(group) * NR);
+      }
   }
 
-  // The rows of left' times the matrix. Row r of tile t, panel p goes to sums + p * sum_panel + t * sum_tile + r * sum_row, or, where
-  // sum_tile is 0, tiles follow each other without gaps: what pads one tile is overwritten by the next, or by nobody behind the last.
-  HWY_NOINLINE void Multiply(const Tiles& tiles, const LinearRows<T>& left, const T* matrix, T* sums, int64_t sum_panel, int64_t sum_tile,
+  // The rows of left' times the matrix. Row i, panel p goes to sums + p * sum_panel + i * sum_row; there is room for what pads the last
+  // tile.
+  HWY_NOINLINE void Multiply(const Tiles& tiles, const LinearRows<T>& left, const T* matrix, T* sums, int64_t sum_panel,
                              int64_t sum_row) const {
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles.parts; ++t)
         for (int64_t piece = 0; piece < pieces; ++piece)
-          CallWeightedRows<kBackwardKeys, T>(PaddedRows<T>(tiles.size(t)), left.weights + (t * pieces + piece) * kPiece, nullptr,
-                                             PieceSize(piece), matrix + (p * (D + 1) + piece * kBackwardKeys) * NR, NR,
-                                             sums + p * sum_panel + (sum_tile ? t * sum_tile : tiles.begin(t) * sum_row), sum_row,
-                                             piece > 0, nullptr);
+          CallWeightedRows<kBackwardKeys, T>(PaddedRows(tiles.size(t)), left.weights + piece * kPiece + tiles.begin(t) * kBackwardKeys,
+                                             nullptr, PieceSize(piece), matrix + (p * (D + 1) + piece * kBackwardKeys) * NR, NR,
+                                             sums + p * sum_panel + tiles.begin(t) * sum_row, sum_row, piece > 0, nullptr);
   }
 
   // The sum of [left, 1]^T right over the keys of a chunk, and of left itself behind it if asked.
@@ -215,8 +222,7 @@ template <typename T> class LinearOrder {
       LoadKeys(right, cut.seq, kv_head, j, tiles, right_rows.rows_only());
       AddProducts(tiles, left_rows, right_rows, sum);
       if (!sum_left) continue;
-      for (int64_t t = 0; t < tiles.parts; ++t)
-        for (int64_t r = 0; r < tiles.size(t); ++r) AddTo(sum + matrix_size_, left_rows.rows + (t * kTileRows + r) * pd, pd);
+      for (int64_t i = 0; i < tiles.count; ++i) AddTo(sum + matrix_size_, left_rows.rows + i * pd, pd);
     }
   }
 
@@ -255,7 +261,7 @@ template <typename T> class LinearOrder {
   void ScoreRun(const TileKeys<T>& keys, const T* left, const T* panels, const T* shift, T* scores) const {
     static const ScoreKernels<T> kernels = MakeScoreKernels<Identity, kBackwardKeys, false, T>();
     for (int64_t j = 0; j < keys.most(); j += NR)
-      kernels.by_rows[keys.padded](left, pd, panels + j * D, D, shift, scores + j, nullptr, nullptr);
+      kernels.tile(keys.padded, keys.most() - j, NR)(left, pd, panels + j * D, D, shift, scores + j, nullptr, nullptr);
   }
 
   // sums += weights x the width panels of the keys.
@@ -265,7 +271,7 @@ template <typename T> class LinearOrder {
 
   // The transposed product into width panels of the keys, likewise.
   void AddSpread(const TileKeys<T>& keys, const T* weights, const T* rows, T* panels, int64_t panel_size) const {
-    for (int64_t p = 0; p < plan_.width_panels; ++p) SpreadSums(plan_, keys, weights, rows + p * NR, panels + p * panel_size);
+    for (int64_t p = 0; p < plan_.width_panels; ++p) SpreadSums(plan_, &keys, 1, weights, rows + p * NR, panels + p * panel_size);
   }
 
   struct Task {
@@ -276,7 +282,7 @@ template <typename T> class LinearOrder {
   const Plan& plan_;
   const int64_t D = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR;
   const int64_t pieces = CeilDiv(D + 1, kBackwardKeys);
-  static constexpr int64_t kPiece = kTileRows * kBackwardKeys;
+  static constexpr int64_t kPiece = kLinearRows * kBackwardKeys, kWeightTile = kTileRows * kBackwardKeys;
   const int64_t matrix_size_;   // [panel][D + 1][NR]
   const int64_t key_sum_size_;  // and one row behind it
   std::vector<LinearCut> cuts_;
@@ -284,10 +290,10 @@ template <typename T> class LinearOrder {
 
 template <typename T> struct LinearForwardScratch {
   LinearRows<T> left, right;
-  T* sums;            // [tile][slot][padded_depth]
-  T *shift, *factor;  // [tile][slot]: b_i, c_i
+  T* sums;            // [row][padded_depth]
+  T *shift, *factor;  // [row]: b_i, c_i
   T* scores;          // a weight tile
-  double* score_sum;  // [tile][slot]: of the pairs done one by one
+  double* score_sum;  // [row]: of the pairs done one by one
   T *k_panels, *v_panels;
 };
 
@@ -349,7 +355,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
       Base::CarveRows(carver, s.right);
       s.sums = carver.take<T>(kLinearRows * pd);
       for (T** column : {&s.shift, &s.factor}) *column = carver.take<T>(kLinearRows);
-      s.scores = carver.take<T>(Base::kPiece);
+      s.scores = carver.take<T>(Base::kWeightTile);
       s.score_sum = carver.take<double>(kLinearRows);
       s.k_panels = carver.take<T>(PackedScoresSize(plan_, chunk));
       s.v_panels = carver.take<T>(PackedWidthsSize(plan_, chunk));
@@ -383,9 +389,9 @@ template <typename T> class LinearForward : LinearOrder<T> {
         const int64_t head = kv_head * plan_.group + g;
         LoadQueries(cut.seq, head, i, tiles, span < cut.groups || io_.weight_sum ? s.left : s.left.weights_only(), s);
         if (sum)
-          Base::Multiply(tiles, s.left, sum, s.sums, NR, kTileRows * pd, pd);
+          Base::Multiply(tiles, s.left, sum, s.sums, NR, pd);
         else
-          std::fill_n(s.sums, tiles.parts * kTileRows * pd, T{0});
+          std::fill_n(s.sums, Base::PaddedCount(tiles) * pd, T{0});
         if (span < cut.groups) Pairs(cut, span, i, tiles, s);
         StoreRows(cut, head, i, tiles, std::min(whole * cut.chunk, cut.keys), sum ? sum + Base::matrix_size_ : nullptr, s);
       }
@@ -393,19 +399,16 @@ template <typename T> class LinearForward : LinearOrder<T> {
 
   void LoadQueries(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const LinearRows<T>& to, const Scratch& s) const {
     RowLengths lengths(plan_, seq, head);
-    for (int64_t t = 0; t < tiles.parts; ++t) {
-      for (int64_t r = 0; r < PaddedRows<T>(tiles.size(t)); ++r) {
-        const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r;
-        s.shift[slot] = 0;
-        s.score_sum[slot] = 0;
-        if (r >= tiles.size(t)) continue;
-        lengths.set_row(i);
-        s.shift[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
-        s.factor[slot] = static_cast<T>(plan_.gain(head) * lengths.power());
-        Base::LoadRow(row_of(io_.q, seq.b, head, seq.q_begin + i), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, to);
-      }
-      Base::PadTile(tiles.size(t), t, to);
+    for (int64_t i = 0; i < Base::PaddedCount(tiles); ++i) {
+      s.shift[i] = 0;
+      s.score_sum[i] = 0;
+      if (i >= tiles.count) continue;
+      lengths.set_row(first + i);
+      s.shift[i] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+      s.factor[i] = static_cast<T>(plan_.gain(head) * lengths.power());
+      Base::LoadRow(row_of(io_.q, seq.b, head, seq.q_begin + first + i), static_cast<T>(plan_.rule.scale), s.shift[i], i, to);
     }
+    Base::PadRows(tiles, to);
   }
 
   // A group and its chunk, in the quadratic order.
@@ -413,13 +416,13 @@ template <typename T> class LinearForward : LinearOrder<T> {
     TileKeys<T> keys;
     for (int64_t t = 0; t < tiles.parts; ++t)
       for (int64_t k = cut.chunk_begin(c); k < cut.chunk_end(c); k += kBackwardKeys) {
-        const int64_t slot = t * kTileRows, at = k - cut.chunk_begin(c);
+        const int64_t row = tiles.begin(t), at = k - cut.chunk_begin(c);
         keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
         if (keys.most() == 0) continue;
-        Base::ScoreRun(keys, s.left.rows + slot * pd, s.k_panels + at * D, s.shift + slot, s.scores);
-        Base::AddWeighted(keys, s.scores, s.v_panels + at * NR, cut.chunk * NR, s.sums + slot * pd);
+        Base::ScoreRun(keys, s.left.rows + row * pd, s.k_panels + at * D, s.shift + row, s.scores);
+        Base::AddWeighted(keys, s.scores, s.v_panels + at * NR, cut.chunk * NR, s.sums + row * pd);
         if (io_.weight_sum)
-          for (int r = 0; r < keys.rows; ++r) s.score_sum[slot + r] += SumOfRun(s.scores + r * kBackwardKeys, keys.own[r]);
+          for (int r = 0; r < keys.rows; ++r) s.score_sum[row + r] += SumOfRun(s.scores + r * kBackwardKeys, keys.own[r]);
       }
   }
 
@@ -427,15 +430,14 @@ template <typename T> class LinearForward : LinearOrder<T> {
   void StoreRows(const LinearCut& cut, int64_t head, int64_t first, const Tiles& tiles, int64_t keys, const T* key_sum,
                  const Scratch& s) const {
     const Sequence& seq = cut.seq;
-    for (int64_t t = 0; t < tiles.parts; ++t)
-      for (int64_t r = 0; r < tiles.size(t); ++r) {
-        const int64_t row = seq.q_begin + first + tiles.begin(t) + r, slot = t * kTileRows + r;
-        WriteRow<false>(s.sums + slot * pd, D, s.factor[slot], row_of(io_.out, seq.b, head, row));
-        if (!io_.weight_sum) continue;
-        double sum = s.score_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.shift[slot]);
-        if (key_sum) sum += DotPadded(s.left.rows + slot * pd, key_sum, pd);
-        io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row] = static_cast<T>(static_cast<double>(s.factor[slot]) * sum);
-      }
+    for (int64_t i = 0; i < tiles.count; ++i) {
+      const int64_t row = seq.q_begin + first + i;
+      WriteRow<false>(s.sums + i * pd, D, s.factor[i], row_of(io_.out, seq.b, head, row));
+      if (!io_.weight_sum) continue;
+      double sum = s.score_sum[i] + static_cast<double>(keys) * static_cast<double>(s.shift[i]);
+      if (key_sum) sum += DotPadded(s.left.rows + i * pd, key_sum, pd);
+      io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row] = static_cast<T>(static_cast<double>(s.factor[i]) * sum);
+    }
   }
 
   const AttentionForward<T>& io_;
@@ -444,10 +446,10 @@ template <typename T> class LinearForward : LinearOrder<T> {
 
 template <typename T> struct LinearBackwardScratch {
   LinearRows<T> q, grad;              // q' and G'
-  T* dq;                              // [tile][slot][padded_depth], without scale
-  T *shift, *grad_shift;              // [tile][slot]: b_i, c_i grad_weight_sum_i
+  T* dq;                              // [row][padded_depth], without scale
+  T *shift, *grad_shift;              // [row]: b_i, c_i grad_weight_sum_i
   T *scores, *dx;                     // weight tiles
-  double* dx_sum;                     // [tile][slot]: of the pairs done one by one
+  double* dx_sum;                     // [row]: of the pairs done one by one
   T *k_scores, *v_scores, *k_panels;  // a chunk, packed
   T *dk, *dv;                         // width panels of a chunk, with room for what pads the last tile
 };
@@ -540,7 +542,7 @@ template <typename T> class LinearBackward : LinearOrder<T> {
       Base::CarveRows(carver, s.grad);
       s.dq = carver.take<T>(kLinearRows * pd);
       for (T** column : {&s.shift, &s.grad_shift}) *column = carver.take<T>(kLinearRows);
-      for (T** tile : {&s.scores, &s.dx}) *tile = carver.take<T>(Base::kPiece);
+      for (T** tile : {&s.scores, &s.dx}) *tile = carver.take<T>(Base::kWeightTile);
       s.dx_sum = carver.take<double>(kLinearRows);
       for (T** panels : {&s.k_scores, &s.v_scores}) *panels = carver.take<T>(PackedScoresSize(plan_, chunk));
       s.k_panels = carver.take<T>(PackedWidthsSize(plan_, chunk));
@@ -585,24 +587,22 @@ template <typename T> class LinearBackward : LinearOrder<T> {
 
   void LoadRows(const Sequence& seq, int64_t head, double gain, int64_t first, const Tiles& tiles, const Scratch& s) const {
     RowLengths lengths(plan_, seq, head);
-    for (int64_t t = 0; t < tiles.parts; ++t) {
-      for (int64_t r = 0; r < PaddedRows<T>(tiles.size(t)); ++r) {
-        const int64_t i = first + tiles.begin(t) + r, slot = t * kTileRows + r, row = seq.q_begin + i;
-        s.shift[slot] = s.grad_shift[slot] = 0;
-        s.dx_sum[slot] = 0;
-        if (r >= tiles.size(t)) continue;
-        lengths.set_row(i);
-        const double c = gain * lengths.power();
-        s.shift[slot] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
-        if (io_.grad_weight_sum)
-          s.grad_shift[slot] =
-              static_cast<T>(c * static_cast<double>(io_.grad_weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row]));
-        Base::LoadRow(row_of(io_.q, seq.b, head, row), static_cast<T>(plan_.rule.scale), s.shift[slot], t, r, s.q);
-        Base::LoadRow(row_of(io_.grad_out, seq.b, head, row), static_cast<T>(c), s.grad_shift[slot], t, r, s.grad);
-      }
-      Base::PadTile(tiles.size(t), t, s.q);
-      Base::PadTile(tiles.size(t), t, s.grad);
+    for (int64_t i = 0; i < Base::PaddedCount(tiles); ++i) {
+      s.shift[i] = s.grad_shift[i] = 0;
+      s.dx_sum[i] = 0;
+      if (i >= tiles.count) continue;
+      lengths.set_row(first + i);
+      const int64_t row = seq.q_begin + first + i;
+      const double c = gain * lengths.power();
+      s.shift[i] = static_cast<T>(plan_.bias(head) - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
+      if (io_.grad_weight_sum)
+        s.grad_shift[i] =
+            static_cast<T>(c * static_cast<double>(io_.grad_weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row]));
+      Base::LoadRow(row_of(io_.q, seq.b, head, row), static_cast<T>(plan_.rule.scale), s.shift[i], i, s.q);
+      Base::LoadRow(row_of(io_.grad_out, seq.b, head, row), static_cast<T>(c), s.grad_shift[i], i, s.grad);
     }
+    Base::PadRows(tiles, s.q);
+    Base::PadRows(tiles, s.grad);
   }
 
   // dk and dv of one chunk, and dq of its group.
@@ -614,9 +614,9 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     for (int64_t j = begin; j < end; j += kLinearRows) {
       const Tiles tiles(std::min(kLinearRows, end - j));
       Base::LoadKeys(io_.v, cut.seq, kv_head, j, tiles, s.grad.weights_only());
-      Base::Multiply(tiles, s.grad, of.rows_k + at, s.dk + (j - begin) * NR, panel_size, 0, NR);
+      Base::Multiply(tiles, s.grad, of.rows_k + at, s.dk + (j - begin) * NR, panel_size, NR);
       Base::LoadKeys(io_.k, cut.seq, kv_head, j, tiles, s.q.weights_only());
-      Base::Multiply(tiles, s.q, of.rows_v + at, s.dv + (j - begin) * NR, panel_size, 0, NR);
+      Base::Multiply(tiles, s.q, of.rows_v + at, s.dv + (j - begin) * NR, panel_size, NR);
     }
     if (c < cut.groups && cut.span_begin(c) < cut.span_end(c)) {
       Base::PackChunkScores(io_.k, cut, kv_head, c, s.k_scores);
@@ -647,9 +647,9 @@ template <typename T> class LinearBackward : LinearOrder<T> {
         const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
         LoadRows(cut.seq, head, GainOf(head).early, i, tiles, s);
         if (sum)
-          Base::Multiply(tiles, s.grad, sum, s.dq, NR, kTileRows * pd, pd);
+          Base::Multiply(tiles, s.grad, sum, s.dq, NR, pd);
         else
-          std::fill_n(s.dq, tiles.parts * kTileRows * pd, T{0});
+          std::fill_n(s.dq, Base::PaddedCount(tiles) * pd, T{0});
         if (span < cut.groups) Pairs(cut, head, span, i, tiles, s);
         if (row_sums_) AddParameters(cut, head, i, tiles, keys, sum ? sum + Base::matrix_size_ : nullptr, s, parameters);
         StoreRows(cut.seq, head, i, tiles, s);
@@ -668,19 +668,19 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     };
     for (int64_t t = 0; t < tiles.parts; ++t)
       for (int64_t k = cut.chunk_begin(c); k < cut.chunk_end(c); k += kBackwardKeys) {
-        const int64_t slot = t * kTileRows, at = k - cut.chunk_begin(c);
+        const int64_t row = tiles.begin(t), at = k - cut.chunk_begin(c);
         keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
         if (keys.most() == 0) continue;
-        Base::ScoreRun(keys, s.grad.rows + slot * pd, s.v_scores + at * D, s.grad_shift + slot, s.dx);
-        Base::AddWeighted(keys, s.dx, s.k_panels + at * NR, cut.chunk * NR, s.dq + slot * pd);
+        Base::ScoreRun(keys, s.grad.rows + row * pd, s.v_scores + at * D, s.grad_shift + row, s.dx);
+        Base::AddWeighted(keys, s.dx, s.k_panels + at * NR, cut.chunk * NR, s.dq + row * pd);
         if (row_sums_)
-          for (int r = 0; r < keys.rows; ++r) s.dx_sum[slot + r] += SumOfRun(s.dx + r * kBackwardKeys, keys.own[r]);
+          for (int r = 0; r < keys.rows; ++r) s.dx_sum[row + r] += SumOfRun(s.dx + r * kBackwardKeys, keys.own[r]);
         if (late_gain == 0) continue;
         multiply_late(s.dx);
-        Base::AddSpread(keys, s.dx, s.q.rows + slot * pd, s.dk + at * NR, PanelSize(cut));
-        Base::ScoreRun(keys, s.q.rows + slot * pd, s.k_scores + at * D, s.shift + slot, s.scores);
+        Base::AddSpread(keys, s.dx, s.q.rows + row * pd, s.dk + at * NR, PanelSize(cut));
+        Base::ScoreRun(keys, s.q.rows + row * pd, s.k_scores + at * D, s.shift + row, s.scores);
         multiply_late(s.scores);
-        Base::AddSpread(keys, s.scores, s.grad.rows + slot * pd, s.dv + at * NR, PanelSize(cut));
+        Base::AddSpread(keys, s.scores, s.grad.rows + row * pd, s.dv + at * NR, PanelSize(cut));
       }
   }
 
@@ -688,28 +688,25 @@ template <typename T> class LinearBackward : LinearOrder<T> {
   void AddParameters(const LinearCut& cut, int64_t head, int64_t first, const Tiles& tiles, int64_t keys, const T* value_sum,
                      const Scratch& s, ParameterSums& sums) const {
     RowLengths lengths(plan_, cut.seq, head);
-    for (int64_t t = 0; t < tiles.parts; ++t)
-      for (int64_t r = 0; r < tiles.size(t); ++r) {
-        const int64_t slot = t * kTileRows + r;
-        double dx = s.dx_sum[slot] + static_cast<double>(keys) * static_cast<double>(s.grad_shift[slot]);
-        if (value_sum) dx += DotPadded(s.grad.rows + slot * pd, value_sum, pd);
-        const double hg = DotPadded(s.q.rows + slot * pd, s.dq + slot * pd, pd) + static_cast<double>(s.shift[slot]) * dx;
-        lengths.set_row(first + tiles.begin(t) + r);
-        sums.gain += hg;
-        sums.bias += dx;
-        sums.alpha -= lengths.log_n() * hg;
-      }
+    for (int64_t i = 0; i < tiles.count; ++i) {
+      double dx = s.dx_sum[i] + static_cast<double>(keys) * static_cast<double>(s.grad_shift[i]);
+      if (value_sum) dx += DotPadded(s.grad.rows + i * pd, value_sum, pd);
+      const double hg = DotPadded(s.q.rows + i * pd, s.dq + i * pd, pd) + static_cast<double>(s.shift[i]) * dx;
+      lengths.set_row(first + i);
+      sums.gain += hg;
+      sums.bias += dx;
+      sums.alpha -= lengths.log_n() * hg;
+    }
   }
 
   void StoreRows(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
-    for (int64_t t = 0; t < tiles.parts; ++t)
-      for (int64_t r = 0; r < tiles.size(t); ++r) {
-        T* dq = row_of(io_.dq, seq.b, head, seq.q_begin + first + tiles.begin(t) + r);
-        if (plan_.gain(head) == 0)
-          std::fill_n(dq, D, T{0});
-        else
-          WriteRow<false>(s.dq + (t * kTileRows + r) * pd, D, static_cast<T>(plan_.rule.scale * GainOf(head).late), dq);
-      }
+    for (int64_t i = 0; i < tiles.count; ++i) {
+      T* dq = row_of(io_.dq, seq.b, head, seq.q_begin + first + i);
+      if (plan_.gain(head) == 0)
+        std::fill_n(dq, D, T{0});
+      else
+        WriteRow<false>(s.dq + i * pd, D, static_cast<T>(plan_.rule.scale * GainOf(head).late), dq);
+    }
   }
 
   void SumParameters() const {

@@ -14,6 +14,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -25,8 +26,19 @@ namespace hinge::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int kTileRows = 6;
 inline constexpr int kPanelVectors = 2;
+
+// The heights of tiles are a property of the target: kTileRows rows, or kSpreadKeys keys in SpreadKeys (0: SpreadRows does its work), each
+// with kPanelVectors sums. AVX-512 has registers for 14. Measured on Zen 4, whole calls: 6 and 8 rows are level and 12 are no faster, and
+// the lower the tile, the more zeros it can leave out. SpreadKeys wins 3-4% of backward with AVX-512; with AVX2 it is level with
+// SpreadRows. Its 8 keys divide the blocks of keys. Not measured on Intel.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr int kTileRows = 6, kSpreadKeys = 8;
+#else
+inline constexpr int kTileRows = 6, kSpreadKeys = 0;
+#endif
+inline constexpr int kMostTileRows = 14;  // that the micro-kernels can have
+static_assert(kTileRows <= kMostTileRows && kSpreadKeys <= kMostTileRows);
 
 // Keys of a block: with the tiles of a block of rows they stay in L2. Backward has more arrays in flight.
 inline constexpr int64_t kForwardKeys = 256;
@@ -58,106 +70,118 @@ template <class D, class V> HWY_INLINE uint32_t NonZeroBits(D d, V x) {
   return uint32_t{bytes[0]} | (hn::MaxLanes(d) > 8 ? uint32_t{bytes[1]} << 8 : 0);
 }
 
-// Row tiles come in the heights 1, 4, 5 and 6, in double 1 and 6; others run as the next height with rows of zeros.
-template <typename T> HWY_INLINE int PaddedRows(int64_t rows) {
-  if (rows == 1) return 1;
-  return sizeof(T) == 8 ? kTileRows : static_cast<int>(std::max<int64_t>(rows, 4));
-}
+// Row tiles come in the heights 1 and 4 to kTileRows; lower ones run as 4 with rows of zeros. Cut into parts as equal as can be, only the
+// last tile of a sequence can be that low.
+constexpr int PaddedRows(int64_t rows) { return rows == 1 ? 1 : static_cast<int>(std::max<int64_t>(rows, 4)); }
 
-// Table of a micro-kernel by tile height: HINGE_BY_ROWS(F, args) is { nullptr, F<1, args>, nullptr, ... F<6, args> } for the type T.
-#define HINGE_BY_ROWS(F, ...)                                                                                                     \
-  {                                                                                                                               \
-    nullptr, F<1, __VA_ARGS__>, nullptr, nullptr, F<sizeof(T) == 8 ? 6 : 4, __VA_ARGS__>, F<sizeof(T) == 8 ? 6 : 5, __VA_ARGS__>, \
-        F<6, __VA_ARGS__>                                                                                                         \
+// Table of a micro-kernel by tile height: HINGE_BY_ROWS(F, args) is { nullptr, F<1, args>, F<4, args>, F<4, args>, ... }.
+template <typename Kernel> using ByRows = std::array<Kernel, kMostTileRows + 1>;
+constexpr int HeightFor(int rows) { return PaddedRows(std::min(rows, kTileRows)); }
+#define HINGE_BY_ROWS(F, ...)                                                                                                      \
+  {                                                                                                                                \
+    nullptr, F<1, __VA_ARGS__>, F<HeightFor(2), __VA_ARGS__>, F<HeightFor(3), __VA_ARGS__>, F<HeightFor(4), __VA_ARGS__>,          \
+        F<HeightFor(5), __VA_ARGS__>, F<HeightFor(6), __VA_ARGS__>, F<HeightFor(7), __VA_ARGS__>, F<HeightFor(8), __VA_ARGS__>,    \
+        F<HeightFor(9), __VA_ARGS__>, F<HeightFor(10), __VA_ARGS__>, F<HeightFor(11), __VA_ARGS__>, F<HeightFor(12), __VA_ARGS__>, \
+        F<HeightFor(13), __VA_ARGS__>, F<HeightFor(14), __VA_ARGS__>                                                               \
   }
 
 // HINGE_ROWS(X) expands X(r) for each row of a tile; X tests `if constexpr (MR > r)`. Named variables rather than an array: compilers
 // keep them in registers.
-#define HINGE_ROWS(X)    X(0) X(1) X(2) X(3) X(4) X(5)
+#define HINGE_ROWS(X)    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #define HINGE_DECLARE(r) [[maybe_unused]] V a##r = zero, b##r = zero;
-#define HINGE_STEP(r)                           \
-  if constexpr (MR > r) {                       \
-    const V w = hn::Set(d, left[r * left_row]); \
-    a##r = hn::MulAdd(w, right0, a##r);         \
-    b##r = hn::MulAdd(w, right1, b##r);         \
+#define HINGE_STEP(r)                                        \
+  if constexpr (MR > r) {                                    \
+    const V w = hn::Set(d, left[r * left_row]);              \
+    a##r = hn::MulAdd(w, right0, a##r);                      \
+    if constexpr (kWide) b##r = hn::MulAdd(w, right1, b##r); \
   }
 
 // Keeps a sum in its register between two steps. Left alone, GCC mixes the steps of an unrolled loop, runs out of registers and spills.
 #if HWY_ARCH_X86 && HWY_COMPILER_GCC && !HWY_COMPILER_CLANG && HWY_TARGET != HWY_SCALAR
 #define HINGE_PIN(r)                          \
-  if constexpr (MR > r) {                     \
+  if constexpr (MR > r && kWide) {            \
     asm("" : "+v"(a##r.raw), "+v"(b##r.raw)); \
+  } else if constexpr (MR > r) {              \
+    asm("" : "+v"(a##r.raw));                 \
   }
 #else
 #define HINGE_PIN(r)
 #endif
 
 // The products of a tile of left rows with a score panel. Four elements at a time: the end of a short loop is then foreseen.
-#define HINGE_DOT                                          \
-  int64_t k = 0;                                           \
-  for (; k + 4 <= depth; k += 4) {                         \
-    HWY_UNROLL(4)                                          \
-    for (int u = 0; u < 4; ++u) {                          \
-      const V right0 = hn::Load(d, panel + u * 2 * N);     \
-      const V right1 = hn::Load(d, panel + u * 2 * N + N); \
-      HINGE_ROWS(HINGE_STEP)                               \
-      HINGE_ROWS(HINGE_PIN)                                \
-      left += 1;                                           \
-    }                                                      \
-    panel += 4 * 2 * N;                                    \
-  }                                                        \
-  for (; k < depth; ++k) {                                 \
-    const V right0 = hn::Load(d, panel);                   \
-    const V right1 = hn::Load(d, panel + N);               \
-    HINGE_ROWS(HINGE_STEP)                                 \
-    left += 1;                                             \
-    panel += 2 * N;                                        \
+#define HINGE_DOT                                                           \
+  int64_t k = 0;                                                            \
+  for (; k + 4 <= depth; k += 4) {                                          \
+    HWY_UNROLL(4)                                                           \
+    for (int u = 0; u < 4; ++u) {                                           \
+      const V right0 = hn::Load(d, panel + u * 2 * N);                      \
+      [[maybe_unused]] const V right1 = hn::Load(d, panel + u * 2 * N + N); \
+      HINGE_ROWS(HINGE_STEP)                                                \
+      HINGE_ROWS(HINGE_PIN)                                                 \
+      left += 1;                                                            \
+    }                                                                       \
+    panel += 4 * 2 * N;                                                     \
+  }                                                                         \
+  for (; k < depth; ++k) {                                                  \
+    const V right0 = hn::Load(d, panel);                                    \
+    [[maybe_unused]] const V right1 = hn::Load(d, panel + N);               \
+    HINGE_ROWS(HINGE_STEP)                                                  \
+    left += 1;                                                              \
+    panel += 2 * N;                                                         \
   }
 
 // One tile of scores with its activation:  x = left . panel + shift,  weights = h(x), and slopes = h'(x) if asked.
 //   left  [MR] rows of `depth` elements, `left_row` apart;  panel: score panel
 //   shift [MR] the bias of each row, added last: a sum that started there would round at its size
 //   weights, slopes: into weight tiles, at the panel's first key
+// Narrow (not kWide): the first vector of the panel only.
 // If mask is not null, *mask = the keys of the panel, as bits, for which any row's weight is non-zero.
-template <int MR, class H, int64_t kKeys, bool kSlopes, typename T>
-HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                            const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, uint32_t* HWY_RESTRICT mask) {
+template <int MR, bool kWide, class H, int64_t kKeys, bool kSlopes, typename T>
+static HWY_NOINLINE void ScoreTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
+                                   const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes,
+                                   uint32_t* HWY_RESTRICT mask) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
   HINGE_ROWS(HINGE_DECLARE)
   HINGE_DOT
-#define HINGE_SHIFT(r)                 \
-  if constexpr (MR > r) {              \
-    const V by = hn::Set(d, shift[r]); \
-    a##r = hn::Add(a##r, by);          \
-    b##r = hn::Add(b##r, by);          \
+#define HINGE_SHIFT(r)                             \
+  if constexpr (MR > r) {                          \
+    const V by = hn::Set(d, shift[r]);             \
+    a##r = hn::Add(a##r, by);                      \
+    if constexpr (kWide) b##r = hn::Add(b##r, by); \
   }
   HINGE_ROWS(HINGE_SHIFT)
 #undef HINGE_SHIFT
-#define HINGE_ACTIVATE(r)                          \
-  if constexpr (MR > r) {                          \
-    if constexpr (kSlopes) {                       \
-      V slope;                                     \
-      a##r = H::value_and_slope(d, a##r, slope);   \
-      hn::Store(slope, d, slopes + r * kKeys);     \
-      b##r = H::value_and_slope(d, b##r, slope);   \
-      hn::Store(slope, d, slopes + r * kKeys + N); \
-    } else {                                       \
-      a##r = H::value(d, a##r);                    \
-      b##r = H::value(d, b##r);                    \
-    }                                              \
-    hn::Store(a##r, d, weights + r * kKeys);       \
-    hn::Store(b##r, d, weights + r * kKeys + N);   \
+#define HINGE_ACTIVATE(r)                                               \
+  if constexpr (MR > r) {                                               \
+    if constexpr (kSlopes) {                                            \
+      V slope;                                                          \
+      a##r = H::value_and_slope(d, a##r, slope);                        \
+      hn::Store(slope, d, slopes + r * kKeys);                          \
+      if constexpr (kWide) b##r = H::value_and_slope(d, b##r, slope);   \
+      if constexpr (kWide) hn::Store(slope, d, slopes + r * kKeys + N); \
+    } else {                                                            \
+      a##r = H::value(d, a##r);                                         \
+      if constexpr (kWide) b##r = H::value(d, b##r);                    \
+    }                                                                   \
+    hn::Store(a##r, d, weights + r * kKeys);                            \
+    if constexpr (kWide) hn::Store(b##r, d, weights + r * kKeys + N);   \
   }
   HINGE_ROWS(HINGE_ACTIVATE)
 #undef HINGE_ACTIVATE
   if constexpr (H::kHasZeros) {
     if (mask == nullptr) return;
     // Or keeps every set bit: the result equals zero (or minus zero) only if all do; NaN counts as non-zero.
-    const V any_a = hn::Or(hn::Or(hn::Or(a0, a1), hn::Or(a2, a3)), hn::Or(a4, a5));
-    const V any_b = hn::Or(hn::Or(hn::Or(b0, b1), hn::Or(b2, b3)), hn::Or(b4, b5));
+    V any_a = a0, any_b = b0;
+#define HINGE_OR(r)                \
+  if constexpr (MR > r && r > 0) { \
+    any_a = hn::Or(any_a, a##r);   \
+    any_b = hn::Or(any_b, b##r);   \
+  }
+    HINGE_ROWS(HINGE_OR)
+#undef HINGE_OR
     *mask = NonZeroBits(d, any_a) | NonZeroBits(d, any_b) << N;
   }
 }
@@ -180,10 +204,11 @@ HWY_NOINLINE void ActivateTile(T* HWY_RESTRICT x, T* HWY_RESTRICT slopes, int ro
 }
 
 // The second tile of the backward pass:  dp = left . panel. With raw == nullptr, gradients = (dp + shift) h'(x), where h' is what
-// `gradients` holds or follows from the weights (kSlope); otherwise dp goes to raw and `gradients` stays.
-template <int MR, Slope kSlope, typename T>
-HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
-                               const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients, T* HWY_RESTRICT raw) {
+// `gradients` holds or follows from the weights (kSlope); otherwise dp goes to raw and `gradients` stays. Narrow as ScoreTile.
+template <int MR, bool kWide, Slope kSlope, typename T>
+static HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, const T* HWY_RESTRICT panel, int64_t depth,
+                                      const T* HWY_RESTRICT shift, const T* HWY_RESTRICT weights, T* HWY_RESTRICT gradients,
+                                      T* HWY_RESTRICT raw) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -192,28 +217,28 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
   HINGE_ROWS(HINGE_DECLARE)
   HINGE_DOT
   if (raw == nullptr) {
-#define HINGE_FINISH(r)                                                                    \
-  if constexpr (MR > r) {                                                                  \
-    const V by = hn::Set(d, shift[r]);                                                     \
-    a##r = hn::Add(a##r, by);                                                              \
-    b##r = hn::Add(b##r, by);                                                              \
-    if constexpr (kSlope == Slope::kStored) {                                              \
-      a##r = hn::Mul(a##r, hn::Load(d, gradients + r * kKeys));                            \
-      b##r = hn::Mul(b##r, hn::Load(d, gradients + r * kKeys + N));                        \
-    } else if constexpr (kSlope == Slope::kPositiveWeight) {                               \
-      a##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys), zero), a##r);     \
-      b##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys + N), zero), b##r); \
-    }                                                                                      \
-    hn::Store(a##r, d, gradients + r * kKeys);                                             \
-    hn::Store(b##r, d, gradients + r * kKeys + N);                                         \
+#define HINGE_FINISH(r)                                                                                         \
+  if constexpr (MR > r) {                                                                                       \
+    const V by = hn::Set(d, shift[r]);                                                                          \
+    a##r = hn::Add(a##r, by);                                                                                   \
+    if constexpr (kWide) b##r = hn::Add(b##r, by);                                                              \
+    if constexpr (kSlope == Slope::kStored) {                                                                   \
+      a##r = hn::Mul(a##r, hn::Load(d, gradients + r * kKeys));                                                 \
+      if constexpr (kWide) b##r = hn::Mul(b##r, hn::Load(d, gradients + r * kKeys + N));                        \
+    } else if constexpr (kSlope == Slope::kPositiveWeight) {                                                    \
+      a##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys), zero), a##r);                          \
+      if constexpr (kWide) b##r = hn::IfThenElseZero(hn::Gt(hn::Load(d, weights + r * kKeys + N), zero), b##r); \
+    }                                                                                                           \
+    hn::Store(a##r, d, gradients + r * kKeys);                                                                  \
+    if constexpr (kWide) hn::Store(b##r, d, gradients + r * kKeys + N);                                         \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
   } else {
-#define HINGE_FINISH(r)                      \
-  if constexpr (MR > r) {                    \
-    hn::Store(a##r, d, raw + r * kKeys);     \
-    hn::Store(b##r, d, raw + r * kKeys + N); \
+#define HINGE_FINISH(r)                                           \
+  if constexpr (MR > r) {                                         \
+    hn::Store(a##r, d, raw + r * kKeys);                          \
+    if constexpr (kWide) hn::Store(b##r, d, raw + r * kKeys + N); \
   }
     HINGE_ROWS(HINGE_FINISH)
 #undef HINGE_FINISH
@@ -223,8 +248,10 @@ HWY_NOINLINE void GradientTile(const T* HWY_RESTRICT left, int64_t left_row, con
 // sums[r][0..NR) = sum over keys of weights[r][key] * rows[key][0..NR), for the first `count` keys of a list, or for the keys 0 .. count-1.
 // Added to what sums holds if `add`; times factor[r] if factor is not null. Rows are `row` elements apart, those of sums `sum_row`.
 template <int MR, int64_t kKeys, bool kListed, typename T>
-HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT rows,
-                               int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add, const T* HWY_RESTRICT factor) {
+static HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
+                                      const T* HWY_RESTRICT rows, int64_t row, T* HWY_RESTRICT sums, int64_t sum_row, bool add,
+                                      const T* HWY_RESTRICT factor) {
+  constexpr bool kWide = true;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -277,11 +304,11 @@ HWY_NOINLINE void WeightedRows(const T* HWY_RESTRICT weights, const uint32_t* HW
 #undef HINGE_FINISH
 }
 
-// The transposed product, nothing transposed:  sums[key][0..NR) += sum_r weights[r][key] * tile[r][0..NR).
-// The tile's 6 x NR block stays in registers while the keys stream by.
+// The transposed product, nothing transposed:  sums[key][0..NR) += sum over rows r of weights[r][key] * tile[r][0..NR).
+// MR rows and any keys: the tile's MR x NR block stays in registers while the keys stream by, which can be those of a list.
 template <int MR, bool kListed, typename T>
-HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count, const T* HWY_RESTRICT tile,
-                             int64_t tile_row, T* HWY_RESTRICT sums) {
+static HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
+                                    const T* HWY_RESTRICT tile, int64_t tile_row, T* HWY_RESTRICT sums) {
   constexpr int64_t kKeys = kBackwardKeys;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
@@ -312,6 +339,37 @@ HWY_NOINLINE void SpreadRows(const T* HWY_RESTRICT weights, const uint32_t* HWY_
     hn::Store(hn::Add(sum0, hn::Load(d, sum)), d, sum);
     hn::Store(hn::Add(sum1, hn::Load(d, sum + N)), d, sum + N);
   }
+}
+
+// Any rows and KR neighbouring keys: their KR x NR sums stay in registers while the rows stream by, and are loaded and stored once instead
+// of once a tile. weights: from the first of the keys on, rows of a weight tile; tile: rows tile_row apart.
+template <int KR, typename T>
+static HWY_NOINLINE void SpreadKeys(const T* HWY_RESTRICT weights, int64_t rows, const T* HWY_RESTRICT tile, int64_t tile_row,
+                                    T* HWY_RESTRICT sums) {
+  constexpr int MR = KR;
+  constexpr int64_t left_row = 1;
+  constexpr bool kWide = true;
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const V zero = hn::Zero(d);
+  const T* left = weights;
+  HINGE_ROWS(HINGE_DECLARE)
+  for (int64_t r = 0; r < rows; ++r) {
+    const V right0 = hn::Load(d, tile);
+    const V right1 = hn::Load(d, tile + N);
+    HINGE_ROWS(HINGE_STEP)
+    left += kBackwardKeys;
+    tile += tile_row;
+  }
+#define HINGE_FINISH(r)                                         \
+  if constexpr (MR > r) {                                       \
+    T* sum = sums + r * 2 * N;                                  \
+    hn::Store(hn::Add(a##r, hn::Load(d, sum)), d, sum);         \
+    hn::Store(hn::Add(b##r, hn::Load(d, sum + N)), d, sum + N); \
+  }
+  HINGE_ROWS(HINGE_FINISH)
+#undef HINGE_FINISH
 }
 
 // WeightedRows for one row and P panels at a time, whose values lie side by side: enough sums at once to hide the latency of one.
