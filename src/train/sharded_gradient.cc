@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <utility>
 
@@ -78,9 +79,15 @@ const Gradients& ShardedGradient::compute(const Shard& shard) {
   sum_.clear();
   std::vector<Gradients> sums(static_cast<size_t>(workers_.count()));
   const int64_t each = shards_ / workers_.count();
+  std::atomic<bool> failed = false;
   workers_.run([&](int worker) {
     TreeSum sum;
-    for (int64_t i = worker * each; i < (worker + 1) * each; ++i) sum.take(shard(i));
+    try {
+      for (int64_t i = worker * each; i < (worker + 1) * each && !failed; ++i) sum.take(shard(i));
+    } catch (...) {
+      failed = true;  // nobody begins another shard
+      throw;
+    }
     sums[static_cast<size_t>(worker)] = sum.finish();
   });
   add_up(sums);

@@ -82,11 +82,11 @@ void Workers::work(int worker) {
   const TeamSize team(threads_);
   for (uint32_t seen = 0;;) {
     uint32_t round = round_.load(std::memory_order_acquire);
+    if (stop_) return;
     if (number_of(round) == seen) {
       wait_while(round_, round);
       continue;
     }
-    if (stop_) return;
     if (!(round & kOpen)) {
       seen = number_of(round);  // too late
       continue;
@@ -104,7 +104,8 @@ void Workers::work(int worker) {
 void Workers::begin(const std::function<void(int)>& body) {
   body_ = &body;
   left_.store(0, std::memory_order_relaxed);
-  round_.store((number_of(round_.load(std::memory_order_relaxed)) + kNextRound) | kOpen, std::memory_order_release);
+  // Sequentially consistent: it must be seen before notify_all() looks whether somebody sleeps.
+  round_.store((number_of(round_.load(std::memory_order_relaxed)) + kNextRound) | kOpen);
   round_.notify_all();
   call(0);
 }

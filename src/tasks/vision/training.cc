@@ -94,8 +94,9 @@ class VisionTraining : public train::Trainable {
     config_.train.shards = train::shards_of(config_.train, plan_);
     train::use_threads(plan_.workers * plan_.threads);
     require(config_.train.shards * least <= config_.optim.batch,
-            fmt::format("optim.batch {} in {} shards leaves {} to a shard: take a larger batch or fewer train.shards", config_.optim.batch,
-                        config_.train.shards, least > 1 ? "one image, which mixup would mix with itself," : "no image"));
+            fmt::format("optim.batch {} in {} shards leaves {} to a shard: take a larger batch or fewer {}", config_.optim.batch,
+                        config_.train.shards, least > 1 ? "one image, which mixup would mix with itself," : "no image",
+                        config.train.shards > 0 ? "train.shards" : "train.workers"));
   }
 
   const Config& config() const { return config_; }
