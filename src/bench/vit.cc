@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -96,7 +95,7 @@ struct VitSubject {
     const at::NoGradGuard guard;
     model->parameters().find("head.weight")->value.copy_(at::randn({config.classes, *config.width}) * 0.05);
     if (trains) training = std::make_unique<TrainingStep>(model->parameters(), train::AdamOptions{}, what.batch, threads);
-    const auto count = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(threads, what.batch))));
+    const auto count = static_cast<int>(std::min<int64_t>(threads, what.batch));
     workers = std::make_unique<train::Workers>(count, threads / count);
   }
 

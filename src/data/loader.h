@@ -118,6 +118,7 @@ class Loader {
   size_t run_ = 0;            // examples that a thread takes at a time
 
   mutable std::mutex mutex_;  // guards what follows
+  double waited_seconds_ = 0;
   std::condition_variable work_or_stop_, batch_ready_;
   std::vector<Queue> queues_;
   std::vector<Batch> spare_;
@@ -132,7 +133,6 @@ class Loader {
   mutable std::mutex bad_mutex_;
   std::map<int64_t, std::string> bad_;
 
-  double waited_seconds_ = 0;
   std::vector<std::jthread> threads_;  // last: they use all of the above
 };
 

@@ -96,7 +96,7 @@ class Vit {
 
  private:
   at::Tensor pooled(const at::Tensor& x) const;
-  at::Tensor pre_logits(const at::Tensor& images, const std::optional<uint64_t>& noise, VitViews* views) const;
+  at::Tensor pre_logits(const at::Tensor& images, const std::optional<uint64_t>& seed, VitViews* views) const;
 
   VitConfig config_;
   nn::Parameters parameters_;

@@ -59,7 +59,7 @@ WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters
   }
   const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / workers);
   constexpr int64_t kMost = 4096;
-  require(workers * threads <= kMost,
+  require(workers <= kMost && threads <= kMost / workers,
           fmt::format("train.workers {} of train.threads {} are more than {} threads", workers, threads, kMost));
   return {static_cast<int>(workers), static_cast<int>(threads)};
 }

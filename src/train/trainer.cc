@@ -489,7 +489,7 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
 }
 
 uint64_t shard_seed(uint64_t seed, int64_t step, int64_t shard) {
-  return stream_seed(stream_seed(seed, Stream::first_step, step), Stream::weights, shard);
+  return stream_seed(stream_seed(seed, Stream::first_step, step), Stream::first_step, shard);
 }
 
 double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

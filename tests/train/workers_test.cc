@@ -164,7 +164,7 @@ TEST(PlanWorkers, FillsTheMachine) {
   RunConfig run;
   run.shards = 2;
   EXPECT_EQ(plan(run, 64, 1000000, 8, kGigabyte), Pair(2, 4));
-  run.shards = 1024;  // ten levels of gradients
+  run.shards = 1024;  // eleven gradients
   EXPECT_EQ(plan(run, 4096, 304000000, 2, 24 * kGigabyte), Pair(1, 2));
   run = {.threads = 1};
   EXPECT_EQ(plan(run, 64, 1000000, 6, kGigabyte), Pair(4, 1));

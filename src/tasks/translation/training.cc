@@ -123,6 +123,8 @@ Config resolve(Config config, const RunText& data) {
 
 // ---- the training
 
+constexpr int64_t kSequencesPerWorker = 8;
+
 class TranslationTraining : public train::Trainable {
  public:
   TranslationTraining(Config config, RunText data, BleuFunction bleu)
@@ -136,7 +138,8 @@ class TranslationTraining : public train::Trainable {
     int64_t longest = 1;
     for (int64_t i = 0; i < data_.train->size(); ++i)
       longest = std::max({longest, data_.train->source_length(i), data_.train->target_length(i)});
-    plan_ = train::plan_workers(config_.train, config_.optim.batch / longest, model_.parameters().count());
+    // Shards differ by up to a sequence: several for each worker, or one would wait for another.
+    plan_ = train::plan_workers(config_.train, config_.optim.batch / (kSequencesPerWorker * longest), model_.parameters().count());
     config_.train.shards = train::shards_of(config_.train, plan_);
     train::use_threads(plan_.workers * plan_.threads);
   }

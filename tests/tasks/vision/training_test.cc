@@ -164,6 +164,10 @@ TEST_F(TrainTest, TheNumberOfWorkersChangesNoBit) {
   EXPECT_TRUE(resume("changing", -1, 16, {"train.workers=1"}).finished);
   EXPECT_EQ(last_checkpoint_bytes(path("one"), 16), last_checkpoint_bytes(path("changing"), 16));
   expect_same_metrics(path("one"), path("changing"));
+  config.train.gradient_checkpointing = true;  // backward passes within backward passes, side by side
+  run(config, "checkpointed");
+  EXPECT_EQ(last_checkpoint_bytes(path("one"), 16), last_checkpoint_bytes(path("checkpointed"), 16));
+  config.train.gradient_checkpointing = false;
   // The shards do change them.
   config.train.shards = 2;
   run(config, "halves");
