@@ -70,17 +70,31 @@ def make_model(name: str, h: str):
     return Vit()
 
 
+def training_step(run, model, adam, images, labels):
+    """A step of `model` through `run`, which is the model or wraps it; the loss."""
+    import torch
+    import torch.nn.functional as F
+
+    adam.zero_grad(set_to_none=True)
+    loss = F.cross_entropy(run(images), labels)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    adam.step()
+    return loss.detach()
+
+
 def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
     """Prints "ready" and the first call's result (logits of the first image, or the loss), then for each line of input the seconds of one
     call; at the end of input its largest memory in bytes."""
     import torch
-    import torch.nn.functional as F
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     batch, image, channels, *_, classes = MODELS[name]
     images, labels = torch.randn(batch, channels, image, image), torch.arange(batch) % classes
     model = make_model(name, h)
+    if kind == "DDP":
+        return ddp(model, images, labels, threads)
     if kind == "onnxruntime":
         import onnxruntime
 
@@ -104,16 +118,7 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
         run = torch.compile(model, dynamic=False) if kind == "torch.compile" else model
         adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
-        def call():
-            adam.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(run(images), labels)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            adam.step()
-            return [loss.item()]
-
-    if kind == "DDP":
-        return ddp(model, images, labels, threads)
+        call = lambda: [training_step(run, model, adam, images, labels).item()]  # noqa: E731
     result = call()
     call()
     print("ready", json.dumps(result), flush=True)
@@ -142,22 +147,13 @@ def ddp(model, images, labels, ranks: int) -> None:
 def rank_of_ddp(rank: int, ranks: int, port: str, model, images, labels, others=()) -> None:
     import torch
     import torch.distributed as dist
-    import torch.nn.functional as F
 
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
     run = torch.nn.parallel.DistributedDataParallel(model)
     adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     images, labels = images.tensor_split(ranks)[rank], labels.tensor_split(ranks)[rank]
-
-    def call():
-        adam.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(run(images), labels)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adam.step()
-        return loss.detach()
-
+    call = lambda: training_step(run, model, adam, images, labels)  # noqa: E731
     loss = call()
     dist.all_reduce(loss)
     call()
