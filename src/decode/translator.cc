@@ -112,13 +112,11 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
         translations[wanted[batch[i]]].push_back(
             {text::collapse_spaces(vocabulary_.decode(one.tokens)), one.score, one.log_probability, one.tokens});
   };
-  // A batch to each thread: they need not wait for each other at every product of every step. Where there are fewer batches than threads,
-  // all threads share one after another.
   const std::vector<std::vector<size_t>> batches = batches_by_length(lengths, options_.batch_tokens);
   auto done = static_cast<int64_t>(sources.size() - wanted.size());
   std::mutex reporting;
   std::atomic<bool> goes_on = true;
-  const auto take_batch = [&](int64_t number, int) {
+  const auto take_batch = [&](int64_t number) {
     if (!goes_on) return;
     const std::vector<size_t>& batch = batches[static_cast<size_t>(number)];
     translate_batch(batch);
@@ -126,10 +124,7 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
     done += static_cast<int64_t>(batch.size());
     if (progress && goes_on && !progress(done, static_cast<int64_t>(sources.size()))) goes_on = false;
   };
-  if (AtenParallel parallel; std::ssize(batches) >= parallel.workers())
-    parallel.run(std::ssize(batches), take_batch);
-  else
-    for (int64_t i = 0; i < std::ssize(batches); ++i) take_batch(i, 0);
+  run_side_by_side(std::ssize(batches), take_batch);
   return translations;
 }
 

@@ -7,9 +7,8 @@
 
 namespace hinge::eval {
 
-// Calls `body` for each batch of a single pass: for batches side by side, one on each thread, which then do not wait for each other at
-// every product; where there are fewer batches than threads, for one after another on all threads. Ends when `goes_on`, asked before each
-// batch, says no. Both are called on several threads at once. Gradients are off in them.
+// Calls `body` for each batch of a single pass, side by side (ops/parallel.h). Ends when `goes_on`, asked before each batch, says no. Both
+// are called on several threads at once. Gradients are off in them.
 void for_each_batch(data::Loader& loader, const std::function<bool()>& goes_on, const std::function<void(data::Batch&)>& body);
 
 }  // namespace hinge::eval

@@ -26,4 +26,11 @@ void AtenParallel::run(int64_t tasks, const std::function<void(int64_t, int)>& b
   });
 }
 
+void run_side_by_side(int64_t tasks, const std::function<void(int64_t)>& body) {
+  if (AtenParallel parallel; tasks >= parallel.workers())
+    parallel.run(tasks, [&](int64_t task, int) { body(task); });
+  else
+    for (int64_t task = 0; task < tasks; ++task) body(task);
+}
+
 }  // namespace hinge

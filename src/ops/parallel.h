@@ -16,4 +16,8 @@ class AtenParallel final : public kernels::Parallel {
   int workers_;
 };
 
+// Calls body(task) once for each task. Where there are as many tasks as threads, side by side, each on one thread: they need not wait for
+// each other at every product. Else one after another, each on all threads. After an error no more are begun.
+void run_side_by_side(int64_t tasks, const std::function<void(int64_t task)>& body);
+
 }  // namespace hinge

@@ -34,7 +34,7 @@ std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& 
   std::mutex mutex;                                           // of the batches and the progress
   int64_t done = 0;
   bool goes_on = true;
-  const auto take_batch = [&](int64_t i, int) {
+  const auto take_batch = [&](int64_t i) {
     std::optional<ModelBatch> batch;
     {
       const std::scoped_lock lock(mutex);
@@ -47,11 +47,7 @@ std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& 
     const std::scoped_lock lock(mutex);
     goes_on = (progress(++done, count) || done == count) && goes_on;
   };
-  // A batch to each thread, as far as there are enough of them.
-  if (AtenParallel parallel; count >= parallel.workers())
-    parallel.run(count, take_batch);
-  else
-    for (int64_t i = 0; i < count; ++i) take_batch(i, 0);
+  run_side_by_side(count, take_batch);
   if (!goes_on) return {};
   Evaluation result;
   for (const Evaluation& part : parts) result.nll += part.nll, result.tokens += part.tokens, result.right += part.right;
