@@ -29,7 +29,7 @@ from torch.nn.attention.flex_attention import flex_attention
 import gemm_peers
 import translate_peers
 import vit_peers
-from report import line_chart, markdown_table, require_writable, write_atomically, write_markdown
+from report import line_chart, markdown_table, require_writable, simd_name, write_atomically, write_markdown
 
 D = 64
 LENGTHS = [50, 197, 785, 1024, 4096, 8192]
@@ -61,11 +61,16 @@ class Peer:
     matrices: tuple[float, float] = (0, 0)
 
 
-def make_peers() -> list[Peer]:
+def hinge_package():
     try:
         import hinge
     except ImportError as error:
         sys.exit(f"cannot import hinge ({error}): install it with `pip install --no-build-isolation ./python`")
+    return hinge
+
+
+def make_peers() -> list[Peer]:
+    hinge = hinge_package()
     return [
         Peer("ours relu", True, "relu", lambda: lambda q, k, v: hinge.attention(q, k, v, h="relu")),
         Peer("ours softmax", True, "softmax", lambda: lambda q, k, v: hinge.attention(q, k, v, h="softmax")),
@@ -291,6 +296,10 @@ def cpu_model() -> str:
         return platform.machine()
 
 
+def simd() -> str:
+    return simd_name(hinge_package().simd_target())
+
+
 # ---- Commands -----------------------------------------------------------------------------------------------------------------
 
 
@@ -299,8 +308,6 @@ def attention(options: argparse.Namespace) -> None:
         if path:
             require_writable(path)
     peers = make_peers()
-    import hinge
-
     rows: list[Row] = []
     for threads in options.threads:
         torch.set_num_threads(threads)
@@ -311,7 +318,7 @@ def attention(options: argparse.Namespace) -> None:
                 print(f"L {length}, {which}, {threads} thread(s) ...", file=sys.stderr, flush=True)
                 rows += measure(problem, which, peers, threads, options)
 
-    machine = {"cpu": cpu_model(), "simd": hinge.simd_target(), "cores": len(os.sched_getaffinity(0)), "torch": torch.__version__}
+    machine = {"cpu": cpu_model(), "simd": simd(), "cores": len(os.sched_getaffinity(0)), "torch": torch.__version__}
     about = f"{machine['cpu']}, {machine['simd']}, {machine['cores']} cores, PyTorch {machine['torch']}, float32, D {D}"
     command = "python bench/peers.py " + " ".join(sys.argv[1:])
     text = f"`{command}`\n\n{about}. {tables(rows)}"
@@ -320,7 +327,7 @@ def attention(options: argparse.Namespace) -> None:
         results = {"machine": machine, "results": [row.as_json() for row in rows]}
         write_atomically(options.json, json.dumps(results, indent=2) + "\n")
     if options.markdown:
-        write_markdown(options.markdown, "peers attention", text)
+        write_markdown(options.markdown, f"peers attention {simd()}", text)
     if options.plot:
         threads, panels = max(options.threads), []
         for which in PASSES:
@@ -338,13 +345,13 @@ def models(options: argparse.Namespace, compare, unit: str) -> None:
         if path:
             require_writable(path)
     table, rows = compare(options)
-    about = f"{cpu_model()}, {options.threads} threads, PyTorch {torch.__version__}, float32; {unit}, medians of {options.rounds} rounds"
+    about = f"{cpu_model()}, {simd()}, {options.threads} threads, PyTorch {torch.__version__}, float32; {unit}, medians of {options.rounds} rounds"
     text = f"`python bench/peers.py {' '.join(sys.argv[1:])}`\n\n{about}.\n\n{table}"
     print(text)
     if options.json:
-        write_atomically(options.json, json.dumps({"machine": {"cpu": cpu_model(), "torch": torch.__version__}, "results": rows}, indent=2) + "\n")
+        write_atomically(options.json, json.dumps({"machine": {"cpu": cpu_model(), "simd": simd(), "torch": torch.__version__}, "results": rows}, indent=2) + "\n")
     if options.markdown:
-        write_markdown(options.markdown, f"peers {options.command}", text)
+        write_markdown(options.markdown, f"peers {options.command} {simd()}", text)
 
 
 def whole_numbers(text: str) -> list[int]:
@@ -371,7 +378,7 @@ def main() -> None:
     output = command.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write the numbers")
     output.add_argument(
-        "--markdown", metavar="FILE", help="write the tables; where FILE has the marks of the region 'peers attention', only between them"
+        "--markdown", metavar="FILE", help="write the tables; an existing FILE must have the marks <!-- begin: peers attention SIMD --> and end, SIMD being AVX2 or AVX-512"
     )
     output.add_argument("--plot", metavar="FILE", help="draw GFLOP/s over L as SVG")
     for name, help, chosen, known in (
@@ -386,7 +393,7 @@ def main() -> None:
             command.add_argument("--workers", type=int, default=1, help="cut the batch for as many workers, and measure the part of one (default: 1)")
         command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
         command.add_argument("--json", metavar="FILE", help="write the numbers")
-        command.add_argument("--markdown", metavar="FILE", help=f"write the table; where FILE has the marks of the region 'peers {name}', only between them")
+        command.add_argument("--markdown", metavar="FILE", help=f"write the table; an existing FILE must have the marks <!-- begin: peers {name} SIMD --> and end, SIMD being AVX2 or AVX-512")
     command = commands.add_parser("gemm-worker")  # the peer of `gemm`
     command.add_argument("threads")
     command = commands.add_parser("vit-worker")  # one peer of `vit`

@@ -42,13 +42,20 @@ def require_writable(path: str | Path) -> None:
 
 
 def write_markdown(path: str | Path, region: str, text: str) -> None:
-    """Replaces what stands between the marks of `region`, if the file has them, else the whole file."""
+    """Replaces what stands between the marks of `region`. A file that is not there yet is made of the text alone."""
     begin, end = f"<!-- begin: {region} -->", f"<!-- end: {region} -->"
-    old = Path(path).read_text() if Path(path).exists() else ""
-    if begin in old and end in old and old.index(begin) < old.index(end):
+    if Path(path).exists():
+        old = Path(path).read_text()
+        if begin not in old or end not in old or old.index(begin) > old.index(end):
+            sys.exit(f"'{path}' lacks the marks {begin} and {end}: put them where the text is to stand")
         before, after = old[: old.index(begin) + len(begin)], old[old.index(end) :]
         text = f"{before}\n{text.strip()}\n{after}"
     write_atomically(path, text.rstrip() + "\n")
+
+
+def simd_name(target: str) -> str:
+    """Highway's name of a target as processors' vendors have it. Each has a table of its own in docs/benchmarks.md."""
+    return {"AVX3": "AVX-512"}.get(target, target)
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:
@@ -167,7 +174,7 @@ def attention_markdown(report: dict) -> str:
         return text
 
     text = [
-        f"{machine['cpu']}, {machine['simd']}, {machine['threads']} threads, float32, D {rows[0]['D']}: FMA peak "
+        f"{machine['cpu']}, {simd_name(machine['simd'])}, {machine['threads']} threads, float32, D {rows[0]['D']}: FMA peak "
         f"{machine['fma_peak_gflops']:.0f} GFLOP/s, sgemm of oneDNN {machine['sgemm_gflops']:.0f}. Each cell: GFLOP/s (median) · "
         "share of the FMA peak · that of the fastest sample."
     ]
@@ -184,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Put the numbers of a hinge benchmark into a Markdown file.", allow_abbrev=False)
     parser.add_argument("region", choices=["attention"], help="which benchmark")
     parser.add_argument("json", help="what `hinge bench REGION --json` wrote")
-    parser.add_argument("markdown", help="file with the marks <!-- begin: REGION --> and <!-- end: REGION -->")
+    parser.add_argument("markdown", help="file with the marks <!-- begin: REGION SIMD --> and <!-- end: REGION SIMD -->, SIMD being AVX2 or AVX-512")
     arguments = parser.parse_args()
     require_writable(arguments.markdown)
     try:
@@ -193,7 +200,7 @@ def main() -> None:
         sys.exit(f"cannot read '{arguments.json}': {error}")
     if not isinstance(report, dict) or not report.get("results") or "machine" not in report:
         sys.exit(f"'{arguments.json}' is not what `hinge bench {arguments.region} --json` writes: no machine or no results in it")
-    write_markdown(arguments.markdown, arguments.region, attention_markdown(report))
+    write_markdown(arguments.markdown, f"{arguments.region} {simd_name(report['machine']['simd'])}", attention_markdown(report))
 
 
 if __name__ == "__main__":

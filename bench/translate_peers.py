@@ -1,4 +1,4 @@
-"""Whole translation models: Hinge's against PyTorch's nn.Transformer (eager, compiled) in training and CTranslate2 in decoding.
+"""Whole translation models: Hinge's against PyTorch's nn.Transformer (eager, compiled, DDP) in training and CTranslate2 in decoding.
 
 The same shape everywhere: 6+6 layers, width 512, FFN 1024, 4 heads, vocabulary 10,000, dropout 0.1, Adam. Every peer runs in a process of
 its own; they are asked for one sample each in turn. Ours is `hinge bench translate`, started anew for every sample; its report says which
@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import ddp
 from report import markdown_table
 
 VOCABULARY, WIDTH, FFN_WIDTH, HEADS, DEPTH, BEAM = 10000, 512, 1024, 4, 6, 4
@@ -25,7 +26,7 @@ HINGE = Path(__file__).resolve().parent.parent / "build/release/bin/hinge"
 
 
 def training_call(kind: str, batches: list[list[int]]):
-    """One step on each batch."""
+    """One step on each batch. As a rank of DDP: `batches` is its part of each."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -57,7 +58,11 @@ def training_call(kind: str, batches: list[list[int]]):
     torch.manual_seed(0)
     model = Translator()
     # Batches of one shape are compiled for it; of several, as torch.compile decides by itself.
-    run = torch.compile(model, dynamic=False if len(batches) == 1 else None) if kind == "torch.compile" else model
+    run = model
+    if kind == "torch.compile":
+        run = torch.compile(model, dynamic=False if len(batches) == 1 else None)
+    elif kind == "DDP":
+        run = nn.parallel.DistributedDataParallel(model)
     adam = torch.optim.Adam(model.parameters(), lr=1e-5, betas=(0.9, 0.98), fused=True)
 
     def padded_batch(lengths: list[int]):
@@ -151,13 +156,32 @@ def worker(kind: str, threads: int) -> None:
 
     torch.set_num_threads(threads)
     batches = json.loads(sys.stdin.readline())
+    if kind == "DDP":
+        return run_ddp(batches, threads)
     call = ctranslate2_call(batches[0], threads) if kind == "CTranslate2" else training_call(kind, batches)
     call(), call()
+    serve(call)
+
+
+def serve(call) -> None:
+    """A peer's part of the talk with Peer."""
     print("ready", flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         tokens = call()
         print(tokens, time.perf_counter() - start, flush=True)
+
+
+def run_ddp(batches: list[list[int]], ranks: int) -> None:
+    """DistributedDataParallel, one process per thread. Each has every n-th sequence of a batch, so that all have about as much to do."""
+
+    def make_call(rank: int, ranks: int):
+        call = training_call("DDP", [lengths[rank::ranks] for lengths in batches])
+        call()
+        return call, None
+
+    tokens = sum(map(sum, batches))
+    ddp.run(ranks, make_call, lambda call, *_: serve(lambda: (call(), tokens)[1]))
 
 
 # ---- The comparison -----------------------------------------------------------------------------------------------------------
@@ -213,14 +237,14 @@ def ratio_text(value: float) -> str:
 def line(case: str, rate: dict[str, float]) -> list[str]:
     """A row of the table, by tokens/s of all that were measured."""
     ours = ("ours softmax", "ours reluformer")
-    shown = [f"{rate[kind]:.0f}" if kind in rate else "-" for kind in (*ours, "eager", "torch.compile", "CTranslate2")]
+    shown = [f"{rate[kind]:.0f}" if kind in rate else "-" for kind in (*ours, "eager", "torch.compile", "DDP", "CTranslate2")]
     fastest = max((rate[kind] for kind in rate if kind not in ours), default=math.nan)
     ratios = [ratio_text(rate[kind] / fastest) for kind in ours]
     softmax, reluformer = (rate[kind] for kind in ours)
     return [case, *shown, *ratios, ratio_text(reluformer / softmax)]
 
 
-HEAD = ["case", "ours, softmax", "ours, ReLUFormer", "eager", "compiled", "CTranslate2"]
+HEAD = ["case", "ours, softmax", "ours, ReLUFormer", "eager", "compiled", "DDP", "CTranslate2"]
 HEAD += ["softmax / fastest peer", "ReLUFormer / fastest peer", "ReLUFormer / softmax"]
 
 
@@ -232,6 +256,8 @@ def compare(options) -> tuple[str, list[dict]]:
         print(f"{case} ...", file=sys.stderr, flush=True)
         batches = Ours(case, "softmax", options.threads).sample()
         kinds = ["CTranslate2"] if case == "decode" else ["eager", "torch.compile"]
+        if case != "decode" and options.threads > 1 and min(map(len, batches)) >= options.threads:
+            kinds.append("DDP")
         peers = [Peer(kind, batches, options.threads) for kind in kinds]
         ready = [peer for peer in peers if peer.ready()]
         ours = [Ours(case, attention, options.threads) for attention in ("softmax", "reluformer")]

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import ddp
 from report import markdown_table
 
 # name: batch, image, channels, patch, width, depth, heads, classes (as in src/bench/vit.cc)
@@ -94,7 +95,7 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
     images, labels = torch.randn(batch, channels, image, image), torch.arange(batch) % classes
     model = make_model(name, h)
     if kind == "DDP":
-        return ddp(model, images, labels, threads)
+        return run_ddp(model, images, labels, threads)
     if kind == "onnxruntime":
         import onnxruntime
 
@@ -121,59 +122,35 @@ def worker(kind: str, name: str, h: str, which: str, threads: int) -> None:
         call = lambda: [training_step(run, model, adam, images, labels).item()]  # noqa: E731
     result = call()
     call()
+    serve(call, result, largest_memory)
+
+
+def serve(call, result, memory) -> None:
+    """A peer's part of the talk with PeerProcess."""
     print("ready", json.dumps(result), flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         call()
         print(time.perf_counter() - start, flush=True)
-    print(largest_memory(), flush=True)
+    print(memory(), flush=True)
 
 
-def ddp(model, images, labels, ranks: int) -> None:
-    """The same of DistributedDataParallel: processes of one thread, each with its part of the batch. This one is the first."""
-    import torch
-    import torch.multiprocessing as multiprocessing
+def run_ddp(model, images, labels, ranks: int) -> None:
+    """DistributedDataParallel, one process per thread."""
 
-    torch.set_num_threads(1)
-    port = str(29500 + os.getpid() % 20000)
-    others = [multiprocessing.get_context("fork").Process(target=rank_of_ddp, args=(r, ranks, port, model, images, labels)) for r in range(1, ranks)]
-    for other in others:
-        other.start()
-    rank_of_ddp(0, ranks, port, model, images, labels, others)
-    for other in others:
-        other.join()
+    def make_call(rank: int, ranks: int):
+        import torch
+        import torch.distributed as dist
 
+        run = torch.nn.parallel.DistributedDataParallel(model)
+        adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+        part = images.tensor_split(ranks)[rank], labels.tensor_split(ranks)[rank]
+        call = lambda: training_step(run, model, adam, *part)  # noqa: E731
+        loss = call()
+        dist.all_reduce(loss)
+        return call, [loss.item() / ranks]
 
-def rank_of_ddp(rank: int, ranks: int, port: str, model, images, labels, others=()) -> None:
-    import torch
-    import torch.distributed as dist
-
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    dist.init_process_group("gloo", rank=rank, world_size=ranks)
-    run = torch.nn.parallel.DistributedDataParallel(model)
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    images, labels = images.tensor_split(ranks)[rank], labels.tensor_split(ranks)[rank]
-    call = lambda: training_step(run, model, adam, images, labels)  # noqa: E731
-    loss = call()
-    dist.all_reduce(loss)
-    call()
-    goes_on = torch.ones(1)
-    if rank > 0:
-        while True:
-            dist.broadcast(goes_on, 0)  # waits for the first process
-            if not goes_on.item():
-                return
-            call()
-    print("ready", json.dumps([loss.item() / ranks]), flush=True)
-    for _ in sys.stdin:
-        dist.broadcast(goes_on, 0)
-        start = time.perf_counter()
-        call()
-        print(time.perf_counter() - start, flush=True)
-    memory = largest_memory() + sum(largest_memory(other.pid) for other in others)
-    goes_on.zero_()
-    dist.broadcast(goes_on, 0)
-    print(memory, flush=True)
+    ddp.run(ranks, make_call, lambda call, result, others: serve(call, result, lambda: sum(largest_memory(p) for p in ["self", *(o.pid for o in others)])))
 
 
 def largest_memory(process: int | str = "self") -> int:
