@@ -18,6 +18,7 @@
 #include "ops/gemm.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
+#include "text/batches.h"
 
 namespace hinge::bench {
 namespace {
@@ -75,10 +76,7 @@ struct TranslateSubject {
     config.ffn.activation = ffn, config.ffn.width = ffn_width;
     model = std::make_unique<models::Seq2Seq>(config, 1);
     const std::vector<std::vector<int64_t>> lengths = translate_batches(name);
-    size_t fewest = lengths[0].size();
-    for (const std::vector<int64_t>& of_batch : lengths) fewest = std::min(fewest, of_batch.size());
-    step = std::make_unique<TrainingStep>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9}, static_cast<int64_t>(fewest) / 8,
-                                          threads);  // as in training
+    step = std::make_unique<TrainingStep>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9}, text::even_parts(lengths), threads);
     const size_t parts = training() ? static_cast<size_t>(step->workers().count()) : 1;
     for (const std::vector<int64_t>& all : lengths) {
       batches.emplace_back();

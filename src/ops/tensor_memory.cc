@@ -15,7 +15,7 @@
 namespace hinge {
 namespace {
 
-constexpr size_t kAlignment = 64;         // of tensors; also the size of the header before them, which holds the block's size
+constexpr size_t kAlignment = 64;         // of tensors; also the size of the header before them
 constexpr size_t kSmall = 64 << 10;       // smaller blocks are glibc's: it keeps them itself
 constexpr size_t kAlwaysKept = 64 << 20;  // in use and kept together may be this and a quarter more than the most that was in use at once
 
@@ -26,6 +26,15 @@ size_t block_size(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// Before each tensor.
+struct Header {
+  size_t size;  // of the block, without the header
+  size_t lane;  // of the thread that had it last
+};
+static_assert(sizeof(Header) <= kAlignment);
+
+// Each thread has a lane, and gets back the blocks that it had before: they may still be in its core's cache, and those of another worker
+// in that of another core. Memory that one thread takes and another gives back, as gradients, goes to the lane it came from.
 class KeptMemory final : public at::Allocator {
  public:
   at::DataPtr allocate(size_t bytes) const override {
@@ -52,27 +61,61 @@ class KeptMemory final : public at::Allocator {
   }
 
  private:
-  static size_t& size_of(void* data) { return *reinterpret_cast<size_t*>(static_cast<char*>(data) - kAlignment); }
+  using Blocks = std::map<size_t, std::vector<void*>>;  // by size
+
+  // The lane of the calling thread; that of a thread that has ended is used again.
+  class Lane {
+   public:
+    Lane() : number_(only().open_lane()) {}
+    ~Lane() { only().close_lane(number_); }
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
+    static size_t of_this_thread() {
+      thread_local const Lane lane;
+      return lane.number_;
+    }
+
+   private:
+    size_t number_;
+  };
+
+  size_t open_lane() {
+    const std::lock_guard lock(mutex_);
+    if (closed_lanes_.empty()) {
+      free_.emplace_back();
+      return free_.size() - 1;
+    }
+    const size_t lane = closed_lanes_.back();
+    closed_lanes_.pop_back();
+    return lane;
+  }
+  void close_lane(size_t lane) {
+    const std::lock_guard lock(mutex_);
+    closed_lanes_.push_back(lane);
+  }
+
+  static Header& header_of(void* data) { return *reinterpret_cast<Header*>(static_cast<char*>(data) - kAlignment); }
   static void release(void* data) {
     if (data) only().give_back(data);
   }
 
   void* take(size_t size) {
+    const size_t lane = Lane::of_this_thread();
     {
       const std::lock_guard lock(mutex_);
-      // Up to twice as large: once the largest of the jagged batches has been seen, its blocks serve them all.
-      if (const auto kept = free_.lower_bound(size); kept != free_.end() && kept->first <= 2 * size) {
-        void* data = kept->second.back();
-        count_.live_bytes += kept->first;
-        count_.kept_bytes -= kept->first;
-        kept->second.pop_back();
-        if (kept->second.empty()) free_.erase(kept);
-        return data;
-      }
+      if (void* data = take_kept(free_[lane], size)) return data;
+      const size_t most = std::max(most_live_, count_.live_bytes + size);
+      const size_t bound = most + most / 4 + kAlwaysKept;
+      if (count_.live_bytes + count_.kept_bytes + size > bound)
+        for (Blocks& others : free_)
+          if (void* data = take_kept(others, size)) {
+            header_of(data).lane = lane;
+            return data;
+          }
       // New memory is needed: what lies unused must not grow without end.
       count_.live_bytes += size;
-      most_live_ = std::max(most_live_, count_.live_bytes);
-      drop_down_to(most_live_ + most_live_ / 4 + kAlwaysKept - count_.live_bytes);
+      most_live_ = most;
+      drop_down_to(bound - count_.live_bytes);
     }
     void* block = new_block(size + kAlignment);
     if (!block) {
@@ -85,30 +128,47 @@ class KeptMemory final : public at::Allocator {
       }
     }
     void* data = static_cast<char*>(block) + kAlignment;
-    size_of(data) = size;
+    header_of(data) = {size, lane};
+    return data;
+  }
+
+  // Null if there is none. Up to twice as large: once the largest of the jagged batches has been seen, its blocks serve them all.
+  void* take_kept(Blocks& blocks, size_t size) {
+    const auto kept = blocks.lower_bound(size);
+    if (kept == blocks.end() || kept->first > 2 * size) return nullptr;
+    void* data = kept->second.back();
+    count_.live_bytes += kept->first;
+    count_.kept_bytes -= kept->first;
+    kept->second.pop_back();
+    if (kept->second.empty()) blocks.erase(kept);
+    most_live_ = std::max(most_live_, count_.live_bytes);
     return data;
   }
 
   void give_back(void* data) {
-    const size_t size = size_of(data);
+    const Header header = header_of(data);
     const std::lock_guard lock(mutex_);
-    count_.live_bytes -= size;
-    if (size < kSmall) {
+    count_.live_bytes -= header.size;
+    if (header.size < kSmall) {
       drop(data);
       return;
     }
-    free_[size].push_back(data);
-    count_.kept_bytes += size;
+    free_[header.lane][header.size].push_back(data);
+    count_.kept_bytes += header.size;
   }
 
   // The largest first. Called with the lock held.
   void drop_down_to(size_t most) {
-    while (count_.kept_bytes > most && !free_.empty()) {
-      const auto largest = std::prev(free_.end());
+    while (count_.kept_bytes > most) {
+      Blocks* with_largest = nullptr;
+      for (Blocks& blocks : free_)
+        if (!blocks.empty() && (!with_largest || blocks.rbegin()->first > with_largest->rbegin()->first)) with_largest = &blocks;
+      if (!with_largest) return;
+      const auto largest = std::prev(with_largest->end());
       drop(largest->second.back());
       count_.kept_bytes -= largest->first;
       largest->second.pop_back();
-      if (largest->second.empty()) free_.erase(largest);
+      if (largest->second.empty()) with_largest->erase(largest);
     }
   }
 
@@ -120,7 +180,7 @@ class KeptMemory final : public at::Allocator {
   }
   static void drop(void* data) {
     char* block = static_cast<char*>(data) - kAlignment;
-    const size_t size = size_of(data) + kAlignment;
+    const size_t size = header_of(data).size + kAlignment;
     if (size < kSmall)
       std::free(block);  // NOLINT(cppcoreguidelines-no-malloc)
     else
@@ -128,7 +188,8 @@ class KeptMemory final : public at::Allocator {
   }
 
   std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;  // by size
+  std::vector<Blocks> free_;  // by lane
+  std::vector<size_t> closed_lanes_;
   TensorMemory count_;
   size_t most_live_ = 0;
 };

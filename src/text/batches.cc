@@ -63,7 +63,29 @@ void append(std::vector<int64_t>& to, const std::vector<int64_t>& values, int64_
   to.insert(to.end(), values.begin() + first, values.begin() + last);
 }
 
+// An item belongs where its middle lies: tokens `begin` up to `end` of all.
+size_t part_of(int64_t begin, int64_t end, int64_t tokens, int64_t parts) {
+  return static_cast<size_t>((begin + end) * parts / (2 * tokens));
+}
+
 }  // namespace
+
+int64_t even_parts(const std::vector<std::vector<int64_t>>& lengths) {
+  for (int64_t parts = 1;; parts *= 2) {
+    int64_t all = 0, longest = 0;
+    for (const std::vector<int64_t>& batch : lengths) {
+      const int64_t tokens = std::accumulate(batch.begin(), batch.end(), int64_t{0});
+      std::vector<int64_t> sums(static_cast<size_t>(2 * parts));
+      int64_t begin = 0;
+      for (const int64_t length : batch) {
+        sums[part_of(begin, begin + length, tokens, 2 * parts)] += length;
+        begin += length;
+      }
+      all += tokens, longest += 2 * parts * *std::max_element(sums.begin(), sums.end());
+    }
+    if (9 * longest > 10 * all || all == 0) return parts;
+  }
+}
 
 std::vector<TextBatch> cut(const TextBatch& batch, int64_t parts) {
   std::vector<TextBatch> all(static_cast<size_t>(parts));
@@ -75,9 +97,7 @@ std::vector<TextBatch> cut(const TextBatch& batch, int64_t parts) {
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const int64_t source = batch.source_offsets[i], source_end = batch.source_offsets[i + 1];
     const int64_t target = batch.target_offsets[i], target_end = batch.target_offsets[i + 1];
-    // An item belongs where its middle lies.
-    const int64_t middle = source + target + source_end + target_end;  // twice
-    TextBatch& part = all[static_cast<size_t>(middle * parts / (2 * tokens))];
+    TextBatch& part = all[part_of(source + target, source_end + target_end, tokens, parts)];
     part.items.push_back(batch.items[i]);
     append(part.source, batch.source, source, source_end);
     append(part.target_in, batch.target_in, target, target_end);
@@ -139,6 +159,20 @@ int64_t Batches::epoch_of(int64_t step) {
   while (first_steps_.back() <= step) plan(static_cast<int64_t>(first_steps_.size()) - 1);
   const auto after = std::upper_bound(first_steps_.begin(), first_steps_.end(), step);
   return after - first_steps_.begin() - 1;
+}
+
+std::vector<std::vector<int64_t>> Batches::sample_lengths(int64_t most) {
+  plan(0);
+  const int64_t count = std::min(most, std::ssize(bounds_));
+  std::vector<std::vector<int64_t>> lengths(static_cast<size_t>(count));
+  for (int64_t b = 0; b < count; ++b) {
+    const auto [first, last] = bounds_[static_cast<size_t>(b * std::ssize(bounds_) / count)];
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t item = order_[static_cast<size_t>(i)];
+      lengths[static_cast<size_t>(b)].push_back(corpus_->source_length(item) + corpus_->target_length(item));
+    }
+  }
+  return lengths;
 }
 
 TextBatch Batches::at(int64_t step) {

@@ -29,6 +29,11 @@ struct TextBatch {
 // The batch cut into that many parts of consecutive items, of about as many tokens each; parts may be empty.
 std::vector<TextBatch> cut(const TextBatch& batch, int64_t parts);
 
+// The largest power of two of parts into which such batches can be cut so that those who work on the parts side by side seldom wait: in
+// the sum over the batches, the longest part has at most a ninth more tokens than an even share. `lengths`: those of each batch's items,
+// source and target together.
+int64_t even_parts(const std::vector<std::vector<int64_t>>& lengths);
+
 // An epoch shows every item once. Its items are shuffled and sorted by length, where lengths within 9% of each other count as equal; then
 // consecutive ones fill batches, and the batches are shuffled.
 class Batches {
@@ -41,6 +46,9 @@ class Batches {
   int64_t steps(int64_t epoch);  // of this epoch; epochs differ a little, as their items meet in other batches
   int64_t first_step(int64_t epoch);
   int64_t epoch_of(int64_t step);
+
+  // The lengths of the items of some batches of the first epoch, at most `most`, evenly over it; as of even_parts().
+  std::vector<std::vector<int64_t>> sample_lengths(int64_t most);
 
  private:
   void plan(int64_t epoch);

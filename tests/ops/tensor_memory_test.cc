@@ -64,6 +64,20 @@ TEST(TensorMemory, ABlockOfUpToTwiceTheSizeServesToo) {
   EXPECT_LT(tensor_memory().kept_bytes, kept);
 }
 
+TEST(TensorMemory, AThreadGetsItsOwnBack) {
+  keep_tensor_memory();
+  constexpr int64_t kBytes = 7 << 20;
+  const void* mine = bytes(kBytes).data_ptr();
+  std::thread([&] {
+    at::Tensor other = bytes(kBytes);
+    const void* theirs = other.data_ptr();
+    EXPECT_NE(theirs, mine) << "it may be in another core's cache";
+    std::thread([&] { other.reset(); }).join();
+    EXPECT_EQ(bytes(kBytes).data_ptr(), theirs) << "given back by another thread";
+  }).join();
+  EXPECT_EQ(bytes(kBytes).data_ptr(), mine);
+}
+
 TEST(TensorMemory, ThreadsShareIt) {
   keep_tensor_memory();
   const TensorMemory before = tensor_memory();

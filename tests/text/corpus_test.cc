@@ -289,6 +289,27 @@ TEST(Batches, WithoutShuffling) {
   EXPECT_ERROR(batches.at(-1), "step -1");
 }
 
+TEST(Batches, AreCutInAsManyPartsAsAreEven) {
+  const auto alike = [](size_t count) { return std::vector<int64_t>(count, 10); };
+  EXPECT_EQ(even_parts({alike(1)}), 1);
+  EXPECT_EQ(even_parts({alike(2)}), 2);
+  EXPECT_EQ(even_parts({alike(3)}), 1) << "one part would have twice the other";
+  EXPECT_EQ(even_parts({alike(9)}), 2) << "4 and 5, but not 2, 2, 2 and 3";
+  EXPECT_EQ(even_parts({alike(64)}), 64);
+  EXPECT_EQ(even_parts({alike(64), alike(64), alike(7)}), 16) << "a small batch among large ones costs little";
+  EXPECT_EQ(even_parts({{1, 1, 1, 1, 96}}), 1);
+
+  const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
+  Batches batches(corpus, {.tokens = 300, .seed = 7});
+  std::vector<std::vector<int64_t>> all;
+  for (int64_t step = 0; step < batches.steps(0); ++step) {
+    all.emplace_back();
+    for (const int64_t item : batches.at(step).items) all.back().push_back(corpus->source_length(item) + corpus->target_length(item));
+  }
+  EXPECT_EQ(batches.sample_lengths(1000), all);
+  EXPECT_EQ(batches.sample_lengths(1), std::vector(1, all.front()));
+}
+
 TEST(Batches, CutIntoPartsOfAboutAsManyTokens) {
   const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
   Batches batches(corpus, {.tokens = 300, .seed = 7});

@@ -123,8 +123,6 @@ Config resolve(Config config, const RunText& data) {
 
 // ---- the training
 
-constexpr int64_t kSequencesPerWorker = 8;
-
 class TranslationTraining : public train::Trainable {
  public:
   TranslationTraining(Config config, RunText data, BleuFunction bleu)
@@ -135,11 +133,9 @@ class TranslationTraining : public train::Trainable {
         batches_(data_.train, batch_options(config_, /*training=*/true)),
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
     if (!model_.has_regulariser()) config_.optim.regulariser_weight = 0;
-    int64_t longest = 1;
-    for (int64_t i = 0; i < data_.train->size(); ++i)
-      longest = std::max({longest, data_.train->source_length(i), data_.train->target_length(i)});
-    // Shards differ by up to a sequence: several for each worker, or one would wait for another.
-    plan_ = train::plan_workers(config_.train, config_.optim.batch / (kSequencesPerWorker * longest), model_.parameters().count());
+    constexpr int64_t kSampledBatches = 256;
+    plan_ =
+        train::plan_workers(config_.train, text::even_parts(batches_.sample_lengths(kSampledBatches)), model_.parameters().count());
     config_.train.shards = train::shards_of(config_.train, plan_);
     train::use_threads(plan_.workers * plan_.threads);
   }
