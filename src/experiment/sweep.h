@@ -32,19 +32,19 @@ struct SweepPoint {
 using PointFilter = std::vector<std::pair<std::string, std::vector<AxisValue>>>;
 
 struct FigureConfig {
-  std::string name;                           // of its file
-  std::string title = {};                     // default: the sweep's
-  std::string x, y;                           // an axis, a derived quantity, a score or a measure; x may be "step"
-  std::string lines = {}, panels = {};        // axes; empty: none
-  std::string x_label = {}, y_label = {};     // empty: the axis' label or the name
-  std::string top_x = {};                     // a derived quantity for a second x axis; empty: none
-  bool percent = false, log_x = false;        // percent: y is a share
-  PointFilter where = {};                     // only these points; empty: all
-  Point reference = {};                       // the points with these values are the line to meet; empty: none
+  std::string name;                        // of its file
+  std::string title = {};                  // default: the sweep's
+  std::string x, y;                        // an axis, a derived quantity, a score or a measure; x may be "step"
+  std::string lines = {}, panels = {};     // axes; empty: none
+  std::string x_label = {}, y_label = {};  // empty: the axis' label or the name
+  std::string top_x = {};                  // a derived quantity for a second x axis; empty: none
+  bool percent = false, log_x = false;     // percent: y is a share
+  PointFilter where = {};                  // only these points; empty: all
+  Point reference = {};                    // the points with these values are the line to meet; empty: none
 };
 
 struct TableConfig {
-  std::string name;               // of its place in Markdown files
+  std::string name;  // of its place in Markdown files
   std::string title = {};
   std::vector<std::string> rows;  // axes
   std::string columns = {};       // an axis; empty: one column
