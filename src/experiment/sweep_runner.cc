@@ -108,7 +108,6 @@ struct Work {
   const SweepPoint* point = nullptr;
   size_t place = 0;  // among the sweep's points
   std::string hash, name;
-  double cost = 1;
   State state = State::waiting;
   std::string failed_before = {};  // when it failed last, before this process began
 };
@@ -126,10 +125,9 @@ struct Job {
   int64_t log_begin = 0;  // of what this process writes
   std::string out;        // of a measure
   double begun = 0;
+  bool anew = false;  // its run was begun by this process
   int64_t first_step = 0, step = 0, steps = 0;
   std::map<std::string, double> measures;
-
-  double share() const { return steps > 0 ? static_cast<double>(step) / static_cast<double>(steps) : 0; }
 };
 
 class Runner {
@@ -151,13 +149,9 @@ class Runner {
     for (Work& work : all_)
       if (static_cast<int64_t>(work.place) % options.parts == options.part - 1) own.push_back(std::move(work));
     all_ = std::move(own);
-    if (options.cost)
-      for (Work& work : all_)
-        if (work.state == Work::State::waiting) work.cost = options.cost(*work.point);
   }
 
   SweepOutcome run() {
-    begun_ = clock_();
     if (count(Work::State::waiting) > 0) {
       support::make_folders(logs());
       claims_.emplace(options_.folder + "/claims");
@@ -208,7 +202,7 @@ class Runner {
       for (const PointResult& result : results)
         if (Work* work = work_of(result)) {
           if (result.is_finished())
-            work->state = state_of(result);
+            work->state = state_of(result), note_time(result);
           else
             work->failed_before = result.finished;
         }
@@ -316,12 +310,13 @@ class Runner {
     Job& job = jobs_.back();
     job.work = &work, job.begun = clock_();
     job.run = options_.folder + "/" + work.name, job.log = logs() + "/" + work.name + ".log";
-    if (!train::is_run(job.run)) return train(job, true);
+    job.anew = !train::is_run(job.run);
+    if (job.anew) return train(job);
     const std::string state = status_of(job).state;
     if (state == "diverged") return finish_diverged(job);
     if (state == "done") return next_measure(job);
     job.first_step = job.step = last_step(job.run);
-    train(job, false);
+    train(job);
   }
 
   static train::RunStatus status_of(const Job& job) {
@@ -332,9 +327,9 @@ class Runner {
     }
   }
 
-  void train(Job& job, bool anew) {
+  void train(Job& job) {
     std::vector<std::string> arguments = {"train"};
-    if (anew) {
+    if (job.anew) {
       arguments.push_back(sweep_.base);
       std::vector<std::string> changes = job.work->point->changes;
       changes.insert(changes.end(), {"train.workers=0", "train.threads=0"});  // by the threads of the sweep
@@ -343,7 +338,7 @@ class Runner {
     } else {
       arguments.insert(arguments.end(), {"--resume", job.run});
     }
-    if (plain_) display_.note(fmt::format("{}: {}", point_text(job.work->point->point), anew ? "started" : "resumed"));
+    if (plain_) display_.note(fmt::format("{}: {}", point_text(job.work->point->point), job.anew ? "started" : "resumed"));
     start(job, std::move(arguments), job.log);
   }
 
@@ -405,6 +400,8 @@ class Runner {
     result.state = kDone;
     record(result);
     train::keep_latest_checkpoint(job.run);
+    note_time(result);
+    if (job.anew) worked_here_ += clock_() - job.begun, trained_here_ += result.seconds;
     std::vector<std::string> scores;
     for (const auto& [name, curve] : result.scores)
       if (!curve.empty() && scores.size() < 3) scores.push_back(fmt::format("{} {:.4g}", name, curve.back().second));
@@ -431,7 +428,6 @@ class Runner {
   }
 
   void finish(Job& job, Work::State state, const std::string& text) {
-    cost_done_ += job.work->cost * (1 - first_share(job));
     job.work->state = state;
     claims_->release(job.work->name);
     const std::string point = point_text(job.work->point->point);
@@ -451,30 +447,45 @@ class Runner {
 
   // ---- how far it is
 
-  static double first_share(const Job& job) {
-    return job.steps > 0 ? static_cast<double>(job.first_step) / static_cast<double>(job.steps) : 0;
+  // Training is what tells one point from another; evaluations and measures add about the same share to all.
+  void note_time(const PointResult& result) {
+    if (result.state == kDone) times_.emplace_back(result.point, result.seconds);
+  }
+
+  // The mean over the points done that have most in common with this one; NaN if there are none.
+  double expected_seconds(const Point& point) const {
+    int64_t most = -1;
+    double sum = 0, n = 0;
+    for (const auto& [other, seconds] : times_) {
+      const auto common =
+          std::count_if(other.begin(), other.end(), [&](const auto& entry) { return value_of(point, entry.first) == entry.second; });
+      if (common > most) most = common, sum = n = 0;
+      if (common == most) sum += seconds, ++n;
+    }
+    return sum / n * (trained_here_ > 0 ? worked_here_ / trained_here_ : 1);
   }
 
   SweepState state() {
     SweepState state;
     state.done = count(Work::State::done), state.diverged = count(Work::State::diverged), state.failed = count(Work::State::failed);
     state.waiting = count(Work::State::waiting), state.elsewhere = count(Work::State::elsewhere);
-    double made = cost_done_, left = 0;
-    for (const Work& work : all_)
-      if (work.state == Work::State::waiting) left += work.cost;
+    double left = 0, begun = 0, begun_seconds = 0;  // begun: points on their way that say how long they will take
     for (Job& job : jobs_) {
       if (job.work == nullptr) continue;
       job.steps = train::is_run(job.run) ? status_of(job).steps : 0;
       job.step = job.measure ? job.steps : std::max(job.first_step, last_step(job.run));
       const double seconds = clock_() - job.begun;
-      made += job.work->cost * (job.share() - first_share(job));
-      left += job.work->cost * (1 - job.share());
       const double steps_made = static_cast<double>(job.step - job.first_step), steps_left = static_cast<double>(job.steps - job.step);
+      const double own_left = job.measure || steps_made <= 0 ? kNan : seconds * steps_left / steps_made;
+      if (!std::isnan(own_left)) left += own_left, ++begun, begun_seconds += seconds * static_cast<double>(job.steps) / steps_made;
       state.rows.push_back({point_text(job.work->point->point),
                             job.measure ? "measuring " + sweep_.measures[*job.measure].first : "training", job.step, job.steps, seconds,
-                            job.measure || steps_made <= 0 ? kNan : seconds * steps_left / steps_made});
+                            own_left});
+      if (std::isnan(own_left) && !job.measure) left += std::max(0.0, expected_seconds(job.work->point->point) - seconds);
     }
-    state.left = made > 0 ? (clock_() - begun_) * left / made : kNan;
+    for (const Work& work : all_)
+      if (work.state == Work::State::waiting) left += times_.empty() ? begun_seconds / begun : expected_seconds(work.point->point);
+    state.left = left / static_cast<double>(std::min<int64_t>(options_.jobs, std::max<int64_t>(1, state.waiting + std::ssize(state.rows))));
     return state;
   }
 
@@ -488,7 +499,9 @@ class Runner {
   std::vector<Work> all_;
   std::vector<Job> jobs_;
   std::optional<Claims> claims_;
-  double begun_ = 0, looked_ = 0, cost_done_ = 0;
+  double looked_ = 0;
+  std::vector<std::pair<Point, double>> times_;  // of the points done: seconds of training
+  double worked_here_ = 0, trained_here_ = 0;    // seconds of those done by this process: all, and of training
 };
 
 void collect(const json& value, const std::string& name, std::vector<std::pair<std::string, double>>& numbers) {

@@ -28,7 +28,6 @@ struct SweepOptions {
   std::string program;           // the hinge command
   std::string version, machine;  // for the results
   ConfigKeys keys;
-  std::function<double(const SweepPoint& point)> cost = {};  // relative, for the time that is left; none: all points are alike
 };
 
 struct SweepOutcome {
