@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -89,6 +90,15 @@ double mean_of(const std::vector<Probed>& all, size_t shots) {
   return sum / static_cast<double>(all.size());
 }
 
+// "mnist" for mnist:FOLDER, but a folder of classes goes by its own name.
+std::string name_of(const std::string& data) {
+  const size_t colon = data.find(':');
+  const std::string format = data.substr(0, colon);
+  if (format != "folder" || colon == std::string::npos) return format;
+  const std::filesystem::path folder = std::filesystem::path(data.substr(colon + 1) + "/.").lexically_normal().parent_path();
+  return folder.filename().string();
+}
+
 nlohmann::json to_json(const std::vector<Probed>& all, const std::string& preprocessing) {
   nlohmann::json sets = nlohmann::json::array(), means = nlohmann::json::array();
   for (const Probed& probed : all) {
@@ -96,7 +106,8 @@ nlohmann::json to_json(const std::vector<Probed>& all, const std::string& prepro
     for (const eval::FewshotResult& result : probed.results)
       results.push_back(
           {{"shots", result.shots}, {"mean", result.mean()}, {"deviation", result.deviation()}, {"accuracies", result.accuracies}});
-    sets.push_back({{"data", probed.data},
+    sets.push_back({{"name", name_of(probed.data)},
+                    {"data", probed.data},
                     {"support", probed.support},
                     {"test", probed.test},
                     {"classes", probed.classes},

@@ -1,9 +1,8 @@
-// Configs on the type-less list of fields; the only file that sees toml++.
+// Configs on the type-less list of fields.
 #include "support/config.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 
 #include "support/atomic_file.h"
 #include "support/nearest.h"
+#include "support/toml.h"
 #include "support/utf8.h"
 
 namespace hinge::support {
@@ -81,20 +81,6 @@ std::string raw_text(const toml::node& node) {
   std::ostringstream text;
   node.visit([&](const auto& concrete) { text << concrete; });
   return text.str();
-}
-
-// A table's entries in the order of the text; toml++ itself keeps them sorted by name.
-std::vector<std::pair<std::string, const toml::node*>> entries_of(const toml::table& table) {
-  std::vector<std::pair<std::string, const toml::node*>> entries;
-  for (const auto& [key, node] : table) entries.emplace_back(std::string(key.str()), &node);
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    const auto place = [](const toml::node& node) {
-      const toml::source_position& begin = node.source().begin;
-      return std::pair(begin.line, begin.column);
-    };
-    return place(*a.second) < place(*b.second);
-  });
-  return entries;
 }
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
@@ -170,14 +156,6 @@ class Reader {
   const Renames& renames_;
   std::function<std::string(const toml::node&)> where_;
 };
-
-toml::table parse(std::string_view text, const std::string& name) {
-  try {
-    return toml::parse(text, name);
-  } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}:{}: not TOML: {}", name, error.source().begin.line, error.description()));
-  }
-}
 
 // `text` as one TOML value, or nothing.
 std::optional<toml::table> parse_value(const std::string& text) {
@@ -283,7 +261,7 @@ void Collector::operator()(const char* name, std::string& value, const char* hel
 }
 
 void read_text(const std::vector<ConfigField>& fields, const Renames& renames, std::string_view text, const std::string& name) {
-  const toml::table table = parse(text, name);
+  const toml::table table = parse_toml(text, name);
   const auto where = [&](const toml::node& node) { return fmt::format("{}:{}", name, node.source().begin.line); };
   Reader(fields, renames, where).read_table(table, "");
 }
@@ -340,7 +318,7 @@ std::string describe(const std::vector<ConfigField>& fields) {
 
 FlatConfig flatten_config(std::string_view text, const std::string& name) {
   FlatConfig flat;
-  flatten(parse(text, name), "", flat);
+  flatten(parse_toml(text, name), "", flat);
   return flat;
 }
 

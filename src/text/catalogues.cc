@@ -12,8 +12,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "support/hash.h"
 #include "text/format_codes.h"
-#include "text/hash.h"
 #include "text/hot_keys.h"
 #include "text/mo_file.h"
 #include "text/plural_forms.h"
@@ -125,7 +125,7 @@ class Collector {
 
 // FNV-1a, then the finisher of MurmurHash3, so that the high bits depend on all characters.
 uint64_t hash_of(std::string_view text) {
-  uint64_t hash = fnv1a(text);
+  uint64_t hash = support::fnv1a(text);
   hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
   hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
   return hash ^ hash >> 33;

@@ -9,7 +9,7 @@
 
 #include "support/atomic_file.h"
 #include "support/config.h"
-#include "text/hash.h"
+#include "support/hash.h"
 #include "text/pieces.h"
 #include "text/unicode.h"
 
@@ -33,7 +33,7 @@ void require_options(const VocabularyOptions& options) {
 }  // namespace
 
 Vocabulary::Vocabulary(std::shared_ptr<const PieceModel> model, std::string bytes, std::string name)
-    : model_(std::move(model)), bytes_(std::move(bytes)), name_(std::move(name)), hash_(fnv1a(bytes_)) {}
+    : model_(std::move(model)), bytes_(std::move(bytes)), name_(std::move(name)), hash_(support::fnv1a(bytes_)) {}
 
 Vocabulary Vocabulary::train(const std::vector<std::string_view>& sentences, const VocabularyOptions& options) {
   require_options(options);

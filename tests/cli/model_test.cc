@@ -95,13 +95,13 @@ class TrainedModel : public testing::Test {
 TEST_F(TrainedModel, IsEvaluated) {
   const json all = answer("eval " + path("run"));
   EXPECT_EQ(all["images"], 96);
-  EXPECT_GT(all["top1"], 0.9);
+  EXPECT_GT(all["accuracy"], 0.9);
   EXPECT_EQ(all["top5"], 1.0);
   EXPECT_LT(all["loss"], 1);  // log 4 by chance
   int64_t images = 0, right = 0;
   for (const json& entry : all["classes"]) images += entry["images"].get<int64_t>(), right += entry["right"].get<int64_t>();
   EXPECT_EQ(images, 96);
-  EXPECT_NEAR(static_cast<double>(right) / 96, all["top1"].get<double>(), 1e-9);
+  EXPECT_NEAR(static_cast<double>(right) / 96, all["accuracy"].get<double>(), 1e-9);
   EXPECT_EQ(answer("eval " + path("run") + " --split 'test[:10]'")["images"], 10);
   EXPECT_EQ(answer("eval " + path("run") + " --data synthetic --split train")["images"], 96);
   ASSERT_EQ(run("eval " + path("run")), 0);
@@ -127,7 +127,7 @@ TEST_F(TrainedModel, IsEvaluatedAmongSomeClasses) {
   EXPECT_EQ(some["classes"][0]["class"], "class 3");
   EXPECT_EQ(some["images"].get<int64_t>() + some["left_out"].get<int64_t>(), 96);
   EXPECT_GT(some["left_out"], 0);
-  EXPECT_GT(some["top1"], 0.9);
+  EXPECT_GT(some["accuracy"], 0.9);
   std::ofstream(folder_ / "wrong.txt") << "nothing\n";
   EXPECT_EQ(run("eval " + path("run") + " --classes " + path("wrong.txt")), 1);
   EXPECT_TRUE(complains("'nothing'"));
@@ -177,7 +177,7 @@ TEST_F(TrainedModel, GivesItsWeightsToANewRun) {
   ASSERT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --out " + path("imported")), 0)
       << err_;
   const json old = answer("eval " + path("run")), imported = answer("eval " + path("imported"));
-  EXPECT_EQ(old["top1"], imported["top1"]);
+  EXPECT_EQ(old["accuracy"], imported["accuracy"]);
   EXPECT_EQ(old["loss"], imported["loss"]);
   std::ofstream(folder_ / "names.txt") << "a\nb\nc\nd\n";
   ASSERT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --classes " + path("names.txt") +

@@ -1,9 +1,9 @@
 // hinge train as users and accidents meet it: killed at any moment, interrupted, on a full disk, with wrong keys. HINGE_COMMAND is the
 // program's path.
-#include <fcntl.h>
+#include "../cli/command.h"
+
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,56 +42,15 @@ namespace fs = std::filesystem;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-struct Ended {
-  int code = -1;  // -1: by a signal
-  int signal = 0;
-  std::string out, err;
-};
+using hinge_command::Ended;
 
 class CommandTest : public support::TemporaryFolderTest {
  protected:
-  // A started hinge; at_start runs in the child before the program.
-  class Process {
-   public:
+  // A started hinge.
+  struct Process : hinge_command::Process {
     Process(
         const CommandTest& test, const std::vector<std::string>& arguments, const std::function<void()>& at_start = [] {})
-        : out_(test.path("out")), err_(test.path("err")) {
-      std::vector<std::string> words = {HINGE_COMMAND};
-      words.insert(words.end(), arguments.begin(), arguments.end());
-      std::vector<char*> pointers;
-      for (std::string& word : words) pointers.push_back(word.data());
-      pointers.push_back(nullptr);
-      id_ = ::fork();
-      if (id_ != 0) return;
-      for (const auto& [file, descriptor] : {std::pair(out_, STDOUT_FILENO), std::pair(err_, STDERR_FILENO)})
-        ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), descriptor);
-      for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);  // scripts start what runs in the background without them
-      at_start();
-      ::execv(pointers[0], pointers.data());
-      ::_exit(127);
-    }
-    ~Process() {
-      if (id_ > 0 && !ended_) send(SIGKILL), wait();
-    }
-    Process(const Process&) = delete;
-    Process& operator=(const Process&) = delete;
-
-    void send(int signal) const { ::kill(id_, signal); }
-    bool ended() {
-      if (!ended_ && ::waitpid(id_, &status_, WNOHANG) == id_) ended_ = true;
-      return ended_;
-    }
-    Ended wait() {
-      if (!ended_) ::waitpid(id_, &status_, 0), ended_ = true;
-      return {WIFEXITED(status_) ? WEXITSTATUS(status_) : -1, WIFSIGNALED(status_) ? WTERMSIG(status_) : 0, support::read_file(out_),
-              support::read_file(err_)};
-    }
-
-   private:
-    std::string out_, err_;
-    pid_t id_ = -1;
-    int status_ = 0;
-    bool ended_ = false;
+        : hinge_command::Process(test.path("out"), test.path("err"), arguments, at_start) {}
   };
 
   CommandTest() { put("tiny.toml", support::write_config(config())); }
@@ -322,9 +281,9 @@ TEST_F(CommandTest, ALossThatIsNoNumberFails) {
   EXPECT_EQ(ended.code, 1);
   EXPECT_TRUE(mentions(ended.err, {"hinge: the loss became", "the first that is not finite is block 0", "no checkpoint",
                                    "hinge train --resume " + path("run") + " --set optim.lr=3e+17"}));
-  EXPECT_EQ(read_status(path("run")).state, "failed");
+  EXPECT_EQ(read_status(path("run")).state, "diverged");
   const Ended listed = hinge({"runs", path("run")});
-  EXPECT_TRUE(mentions(listed.out, {"failed", "the loss became"}));
+  EXPECT_TRUE(mentions(listed.out, {"diverged", "the loss became"}));
   const Ended mended = hinge({"train", "--resume", path("run"), "--set", "optim.lr=3e-3"});
   EXPECT_EQ(mended.code, 0) << mended.err;
   EXPECT_TRUE(mentions(mended.out, {"Done: accuracy", "after 60 steps"}));

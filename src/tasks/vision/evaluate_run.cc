@@ -51,7 +51,7 @@ nlohmann::json to_json(const Evaluation& result, const std::vector<std::string>&
   nlohmann::json classes = nlohmann::json::array();
   for (size_t i = 0; i < names.size(); ++i)
     classes.push_back({{"class", names[i]}, {"images", result.classes[i].images}, {"right", result.classes[i].right}});
-  return {{"images", result.images}, {"top1", result.accuracy()}, {"top5", result.top5_accuracy()},
+  return {{"images", result.images}, {"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()},
           {"loss", result.loss},     {"skipped", result.skipped}, {"classes", classes}};
 }
 

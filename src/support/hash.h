@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace hinge::text {
+namespace hinge::support {
 
 inline uint64_t fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -12,4 +12,4 @@ inline uint64_t fnv1a(std::string_view bytes) {
   return hash;
 }
 
-}  // namespace hinge::text
+}  // namespace hinge::support
