@@ -578,7 +578,7 @@ std::string render(const LineChart& chart) {
   frame.width = (total_width - left - kMargin - (across - 1) * kPanelGap) / across;  // what a long title adds goes to the plots
 
   const std::vector<LegendEntry> legend = legend_of(chart);
-  const Heading heading = lay_out_heading(chart.subtitle, legend, left, total_width);
+  const Heading heading = lay_out_heading(chart.subtitle, legend, kMargin, total_width);
   double above = 0, strip = 0;  // what the tallest panel has above and below its plot
   for (const LinePanel& panel : chart.panels) {
     above = std::max(above, (panel.title.empty() ? 0 : kLineHeight + 2) + (panel.top_ticks.empty() ? 0 : 2 * kLineHeight));
