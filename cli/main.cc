@@ -31,6 +31,7 @@ int parse_and_run(int argc, char** argv) {
   add_doctor(root);
   add_data(root);
   add_train(root);
+  add_sweep(root);
   add_runs(root);
   add_report(root);
   add_eval(root);

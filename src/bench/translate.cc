@@ -18,6 +18,7 @@
 #include "ops/gemm.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
+#include "train/flops.h"
 
 namespace hinge::bench {
 namespace {
@@ -165,7 +166,7 @@ TranslateRow row_of(const TranslateSubject& subject, int64_t tokens, const Timin
   }
   row.timing = timing;
   row.tokens_per_second = timing.per_second(static_cast<double>(tokens));
-  if (subject.training()) row.gflops = timing.gflops(3 * subject.flops());
+  if (subject.training()) row.gflops = timing.gflops(train::training_flops(subject.flops()));
   return row;
 }
 

@@ -1,5 +1,6 @@
 // Measures whole translation models: training steps (forward, loss, backward, Adam) on sequences of given lengths, and beam search.
-// Checked first, then timed in turn, the FMA peak among them. Flops counted: forward as Seq2Seq::flops() says, three times that a step.
+// Checked first, then timed in turn, the FMA peak among them. Flops counted: forward as Seq2Seq::flops() says, and
+// train::training_flops of that for a step.
 #pragma once
 
 #include <cstdint>

@@ -17,6 +17,7 @@
 #include "ops/gemm.h"
 #include "ops/tensor_memory.h"
 #include "support/process_memory.h"
+#include "train/flops.h"
 #include "train/workers.h"
 
 namespace hinge::bench {
@@ -134,7 +135,10 @@ struct VitSubject {
     });
   }
 
-  double flops(const std::string& pass) const { return (pass == "train" ? 3 : 1) * model->flops() * static_cast<double>(what.batch); }
+  double flops(const std::string& pass) const {
+    const double forward = model->flops() * static_cast<double>(what.batch);
+    return pass == "train" ? train::training_flops(forward) : forward;
+  }
 };
 
 }  // namespace

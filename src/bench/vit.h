@@ -1,5 +1,6 @@
 // Measures whole vision transformers: a training step (forward, loss, backward, Adam) and inference, checked against plain ATen
-// calls first, then timed in turn, the FMA peak among them. Flops counted: forward as Vit::flops() says, three times that a training step.
+// calls first, then timed in turn, the FMA peak among them. Flops counted: forward as Vit::flops() says, and
+// train::training_flops of that for a training step.
 #pragma once
 
 #include <cstdint>

@@ -325,7 +325,8 @@ class Reader {
     const toml::table* table = keys.table(key);
     if (table == nullptr) return pairs;
     for (const auto& [name, node] : support::entries_of(*table)) {
-      if (!node->is_string()) keys.fail(*node, fmt::format("'{}.{}' must be {}, a text", key, name, what));
+      if (!node->is_string() || node->as_string()->get().find_first_not_of(" \t\n") == std::string::npos)
+        keys.fail(*node, fmt::format("'{}.{}' must be {}, a text", key, name, what));
       pairs.emplace_back(name, node->as_string()->get());
     }
     return pairs;

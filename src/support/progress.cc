@@ -23,16 +23,6 @@ int letters(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// At most `columns` letters of a text.
-std::string cut(std::string_view text, int columns) {
-  std::string out;
-  for (const char c : text) {
-    if ((static_cast<unsigned char>(c) & 0xC0) != 0x80 && columns-- <= 0) break;
-    out += c;
-  }
-  return out;
-}
-
 }  // namespace
 
 bool locale_is_utf8() {
@@ -54,6 +44,15 @@ std::string bar(double share, int width, bool unicode) {
   int used = whole;
   if (unicode && whole < width && eighth > 0) text += kEighths[eighth], ++used;
   return (unicode ? "▕" : "[") + text + std::string(static_cast<size_t>(width - used), ' ') + (unicode ? "▏" : "]");
+}
+
+std::string cut_text(std::string_view text, int columns) {
+  std::string out;
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) & 0xC0) != 0x80 && columns-- <= 0) break;
+    out += c;
+  }
+  return out;
 }
 
 std::string duration_text(double seconds) {
@@ -152,7 +151,7 @@ std::string Progress::line(int columns) const {
   }
   std::string text = title_ + (title_.empty() ? "" : " ");
   if (output_.terminal && room >= kNarrowestBar + 2) text += bar(share, std::min(room - 2, kWidestBar), output_.unicode) + " ";
-  return cut(text + count + shown + time, columns);
+  return cut_text(text + count + shown + time, columns);
 }
 
 void Progress::draw() {

@@ -63,6 +63,9 @@ class Progress {
   bool drawn_ = false, pending_ = false, finished_ = false;
 };
 
+// At most `columns` letters of a text.
+std::string cut_text(std::string_view text, int columns);
+
 // "3:07" or "2:03:07".
 std::string duration_text(double seconds);
 

@@ -61,6 +61,9 @@ struct Task {
   train::TrainResult (*resume)(const std::string& run, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
                                support::ProgressOutput output);
 
+  // hinge sweep: the keys of a config whose values are not the defaults. A key that is added later does not change them.
+  support::FlatConfig (*changed_keys)(const ConfigSource& source);
+
   // hinge eval
   EvalReport (*evaluate)(const EvalRequest& request);
   std::string eval_help;  // what --data, --split and --classes are, for the help
@@ -106,6 +109,13 @@ template <class Config> Config read_config(const ConfigSource& source) {
 
 template <class Config> std::string describe_config(const std::optional<ConfigSource>& source) {
   return support::describe_config(source ? read_config<Config>(*source) : Config());
+}
+
+template <class Config> support::FlatConfig changed_keys(const ConfigSource& source) {
+  support::FlatConfig keys;
+  for (const support::ConfigDifference& difference : support::config_differences(read_config<Config>(source), Config()))
+    keys.emplace_back(difference.key, difference.values.front());
+  return keys;
 }
 
 }  // namespace hinge::tasks

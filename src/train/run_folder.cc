@@ -11,16 +11,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
 
 #include "support/atomic_file.h"
 #include "support/safetensors.h"
+#include "support/utc_time.h"
 
 namespace hinge::train {
 namespace {
@@ -37,14 +36,6 @@ std::string status_path(const std::string& run) { return run + "/status.json"; }
 std::string lock_path(const std::string& run) { return run + "/lock"; }
 std::string checkpoints_folder(const std::string& run) { return run + "/checkpoints"; }
 std::string step_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
-
-std::string now_text() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 void rename_or_throw(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) support::throw_file_error("rename to", to);
@@ -126,6 +117,13 @@ const Checkpoint* best_of(const std::vector<Checkpoint>& checkpoints) {
   for (const Checkpoint& checkpoint : checkpoints)
     if (checkpoint.score && (best == nullptr || *checkpoint.score >= *best->score)) best = &checkpoint;
   return best;
+}
+
+void remove_checkpoint(const std::string& run, int64_t step) {
+  const std::string checkpoints = checkpoints_folder(run) + "/", name = step_name(step);
+  const std::string given_up = checkpoints + std::string(kRemoved) + name;
+  rename_or_throw(checkpoints + name, given_up);
+  fs::remove_all(given_up);
 }
 
 // What a crash left behind. A checkpoint that was being replaced by one of the same step gets its name back if the new one did not get it.
@@ -233,6 +231,13 @@ Checkpoint checkpoint_of(const std::string& run, int64_t step) {
   return read_checkpoint(run, step);
 }
 
+void keep_latest_checkpoint(const std::string& run) {
+  const CheckpointSearch latest = latest_checkpoint(run);
+  if (!latest.found) return;
+  for (const int64_t step : steps_in(run))
+    if (step != latest.found->step) remove_checkpoint(run, step);
+}
+
 ChosenWeights choose_weights(const std::string& run, Which which) {
   const CheckpointSearch search = which == Which::best ? best_checkpoint(run) : latest_checkpoint(run);
   if (!search.found) throw std::runtime_error(run + " holds no checkpoint yet");
@@ -248,7 +253,7 @@ ChosenWeights choose_weights(const std::string& run, Which which) {
   return chosen;
 }
 
-RunFolder::RunFolder(std::string folder) : folder_(std::move(folder)), started_(now_text()) {
+RunFolder::RunFolder(std::string folder) : folder_(std::move(folder)), started_(support::utc_now()) {
   const std::string path = lock_path(folder_);
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_ < 0) support::throw_file_error("create", path);
@@ -307,11 +312,11 @@ RunFolder RunFolder::open(const std::string& folder) {
 }
 
 void RunFolder::write_status(RunStatus status) {
-  const json object = {{"state", status.state},     {"step", status.step},
-                       {"steps", status.steps},     {"best", json_of(status.best)},
-                       {"message", status.message}, {"best_step", json_of(status.best_step)},
-                       {"values", status.values},   {"started", started_},
-                       {"updated", now_text()},     {"pid", static_cast<int64_t>(::getpid())}};
+  const json object = {{"state", status.state},         {"step", status.step},
+                       {"steps", status.steps},         {"best", json_of(status.best)},
+                       {"message", status.message},     {"best_step", json_of(status.best_step)},
+                       {"values", status.values},       {"started", started_},
+                       {"updated", support::utc_now()}, {"pid", static_cast<int64_t>(::getpid())}};
   support::AtomicFile(status_path(folder_)).commit(object.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
@@ -330,7 +335,8 @@ void RunFolder::save_checkpoint(const CheckpointContent& content, int64_t keep) 
       support::sync_file(path);
       files[file.name] = fs::file_size(path);
     }
-    json description = {{"step", content.step}, {"score", nullptr}, {"files", files}, {"state", content.state}, {"saved", now_text()}};
+    json description = {
+        {"step", content.step}, {"score", nullptr}, {"files", files}, {"state", content.state}, {"saved", support::utc_now()}};
     if (content.score && std::isfinite(*content.score)) description["score"] = *content.score;
     support::AtomicFile(fresh + "/" + kDescription).commit(description.dump(2) + "\n");  // flushes the folder as well
     const std::string old = checkpoints + "/" + std::string(kReplaced) + name;
@@ -359,9 +365,7 @@ void RunFolder::remove_old(int64_t keep, const std::vector<int64_t>& needed) {
   const Checkpoint* best = best_of(all.usable);
   for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < all.usable.size(); ++i) {
     if (&all.usable[i] == best || std::find(needed.begin(), needed.end(), all.usable[i].step) != needed.end()) continue;
-    const std::string given_up = checkpoints_folder(folder_) + "/" + std::string(kRemoved) + step_name(all.usable[i].step);
-    rename_or_throw(all.usable[i].folder, given_up);
-    fs::remove_all(given_up);
+    remove_checkpoint(folder_, all.usable[i].step);
   }
 }
 

@@ -24,11 +24,11 @@
 namespace hinge::train {
 
 struct RunStatus {
-  std::string state = "running";  // running, done, stopped (by the user) or failed
+  std::string state = "running";  // running, done, stopped (by the user), diverged or failed
   int64_t step = 0, steps = 0;
   std::optional<double> best = {};  // best score so far, higher is better
   std::optional<int64_t> best_step = {};
-  std::string message = {};                   // why it failed, how to go on
+  std::string message = {};                   // why it diverged or failed, how to go on
   std::map<std::string, double> values = {};  // the last numbers worth a column: "images_per_second"
   std::string started = {}, updated = {};     // UTC, ISO 8601; write_status sets them
   int64_t pid = 0;                            // as do they the process
@@ -100,6 +100,9 @@ struct ChosenWeights {
 
   std::string path() const { return checkpoint.file(averaged ? kAveraged : kWeights); }
 };
+// Removes all checkpoints but the last usable one, of a run that no process trains any more.
+void keep_latest_checkpoint(const std::string& run);
+
 ChosenWeights choose_weights(const std::string& run, Which which);
 
 std::string config_path(const std::string& run);

@@ -17,6 +17,7 @@
 #include "support/tensorboard.h"
 #include "support/threads.h"
 #include "train/adam.h"
+#include "train/flops.h"
 #include "train/weights.h"
 
 namespace hinge::train {
@@ -88,9 +89,9 @@ class Loop {
         } catch (const std::exception&) {
         }
       };
-      const bool good = dynamic_cast<const TrainError*>(&error) == nullptr && step_is_whole_;
-      if (good && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
-      attempt([&] { write_status("failed", error_text(error)); });
+      const bool diverged = dynamic_cast<const DivergedError*>(&error) != nullptr;
+      if (!diverged && step_is_whole_ && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
+      attempt([&] { write_status(diverged ? "diverged" : "failed", error_text(error)); });
       throw;
     }
   }
@@ -112,6 +113,7 @@ class Loop {
     }
     if (state.contains("threads")) threads_before_ = state.at("threads").get<int>();
     items_ = state.value("items", 0.0);
+    flops_ = state.value("flops", 0.0);
     seconds_before_ = state.value("train_seconds", 0.0);
     waited_before_ = state.value("waited_seconds", 0.0);
   }
@@ -196,7 +198,7 @@ class Loop {
     if (stopped) return false;
     ShardOutcome all;
     for (const ShardOutcome& outcome : outcomes_) {
-      all.loss += outcome.loss, all.right += outcome.right, all.items += outcome.items;
+      all.loss += outcome.loss, all.right += outcome.right, all.items += outcome.items, all.flops += outcome.flops;
       for (const auto& [name, value] : outcome.sums) all.sums[name] += value;
     }
     WorkersParallel parallel(workers_);
@@ -210,6 +212,7 @@ class Loop {
     for (const auto& [name, value] : all.sums) sums_[name] += value;
     norm_sum_ += norm, ++log_steps_;
     items_ += all.items;
+    flops_ += training_flops(all.flops);
     lr_ = factor * settings_.optim.lr;
     last_loss_ = all.loss, last_accuracy_ = all.right / all.items;
     return true;
@@ -222,7 +225,7 @@ class Loop {
     const at::NoGradGuard guard;
     const std::string parameter = parameter_beyond_numbers();
     const std::string where = parameter.empty() ? trainable_.first_not_finite(shard, seed_of(shard)) : "the parameter " + parameter;
-    throw TrainError(
+    throw DivergedError(
         fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
   }
 
@@ -231,8 +234,8 @@ class Loop {
     std::string where = "all parameters together";
     for (size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].defined() && !at::isfinite(gradients[i].square().sum()).item<bool>()) where = trainable_.parameters().all()[i].name;
-    throw TrainError(fmt::format("the gradient's norm became {} in step {}: the first that is too large or not finite is that of {}. {}",
-                                 norm, step_ + 1, where, way_back()));
+    throw DivergedError(fmt::format("the gradient's norm became {} in step {}: the first that is too large or not finite is that of {}. {}",
+                                    norm, step_ + 1, where, way_back()));
   }
 
   // The first parameter that is not finite; "" if all are.
@@ -365,7 +368,7 @@ class Loop {
 
   void save() {
     if (const std::string parameter = parameter_beyond_numbers(); !parameter.empty())
-      throw TrainError(fmt::format("the parameter {} is not finite after step {}. {}", parameter, step_, way_back()));
+      throw DivergedError(fmt::format("the parameter {} is not finite after step {}. {}", parameter, step_, way_back()));
     CheckpointContent content;
     content.step = step_;
     if (evaluated_at_ == step_) content.score = score_;
@@ -383,6 +386,7 @@ class Loop {
     content.state["log"]["steps"] = log_steps_, content.state["log"]["norm"] = norm_sum_;
     content.state["threads"] = workers_.threads();
     content.state["items"] = items_;
+    content.state["flops"] = flops_;
     content.state["train_seconds"] = seconds_before_ + train_seconds_;
     content.state["waited_seconds"] = waited_seconds();
     if (step_ < settings_.steps() || average_due()) content.needed = averaged_steps();
@@ -403,6 +407,7 @@ class Loop {
     status.values[trainable_.items() + "_per_second"] = items_per_second();
     status.values["waiting_share"] = waiting_share();
     status.values["parameters"] = static_cast<double>(trainable_.parameters().count());
+    status.values["flops"] = flops_;
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
     folder_.write_status(status);
@@ -419,6 +424,7 @@ class Loop {
 
   int64_t step_ = 0;                   // steps done
   double items_ = 0;                   // worked through in them
+  double flops_ = 0;                   // that took
   double train_seconds_ = 0;           // of those by this process
   double seconds_before_ = 0;          // of those before it
   double waited_before_ = 0;           // of these, without a batch

@@ -33,6 +33,7 @@ struct ShardOutcome {
   double items = 0;  // examples worked through, in the unit of items()
   Sums sums = {};    // added up over the steps of a line of metrics, too
   Gradients gradients = {};
+  double flops = 0;  // of its forward pass
 };
 
 struct EvaluationOutcome {
@@ -77,8 +78,8 @@ class Trainable {
   virtual std::vector<std::string> skipped() const { return {}; }
 };
 
-// A run that failed for a reason that the run itself found: its status says so, too.
-struct TrainError : std::runtime_error {
+// The loss, a gradient or a weight is no longer finite. The run's status says so: its state is "diverged".
+struct DivergedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

@@ -322,9 +322,9 @@ TEST_F(CommandTest, ALossThatIsNoNumberFails) {
   EXPECT_EQ(ended.code, 1);
   EXPECT_TRUE(mentions(ended.err, {"hinge: the loss became", "the first that is not finite is block 0", "no checkpoint",
                                    "hinge train --resume " + path("run") + " --set optim.lr=3e+17"}));
-  EXPECT_EQ(read_status(path("run")).state, "failed");
+  EXPECT_EQ(read_status(path("run")).state, "diverged");
   const Ended listed = hinge({"runs", path("run")});
-  EXPECT_TRUE(mentions(listed.out, {"failed", "the loss became"}));
+  EXPECT_TRUE(mentions(listed.out, {"diverged", "the loss became"}));
   const Ended mended = hinge({"train", "--resume", path("run"), "--set", "optim.lr=3e-3"});
   EXPECT_EQ(mended.code, 0) << mended.err;
   EXPECT_TRUE(mentions(mended.out, {"Done: accuracy", "after 60 steps"}));

@@ -35,6 +35,7 @@ const tasks::Task& task() {
       .describe_config = tasks::describe_config<Config>,
       .train = train_config,
       .resume = resume_run,
+      .changed_keys = tasks::changed_keys<Config>,
       .evaluate = evaluate_run,
       .eval_help = "--data SOURCE,TARGET, two files of sentences; --split train, valid or test of the run's own text",
       // The score is the validation loss with its sign changed.

@@ -123,6 +123,13 @@ Config resolve(Config config, const RunText& data) {
 
 // ---- the training
 
+std::vector<int64_t> lengths_of(const models::Sequences& sequences) {
+  const auto* offsets = sequences.offsets.data_ptr<int64_t>();
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < sequences.count(); ++i) lengths.push_back(offsets[i + 1] - offsets[i]);
+  return lengths;
+}
+
 constexpr int64_t kSequencesPerWorker = 8;
 
 class TranslationTraining : public train::Trainable {
@@ -189,6 +196,7 @@ class TranslationTraining : public train::Trainable {
     const double regulariser = result.regulariser.defined() ? share * result.regulariser.item<double>() : 0;
     if (!std::isfinite(loss) || !std::isfinite(regulariser)) return {.loss = std::isfinite(loss) ? regulariser : loss};
     train::ShardOutcome outcome{loss, static_cast<double>(result.right), tokens};
+    outcome.flops = model_.flops(lengths_of(batch->source), lengths_of(batch->target));
     outcome.sums = {{"loss", loss * static_cast<double>(tokens_)}, {"nll", result.nll}, {"right", outcome.right}, {"tokens", tokens}};
     if (optim.regulariser_weight > 0) outcome.sums["regulariser"] = regulariser;
     outcome.gradients = regulariser_weight_ > 0 ? train::gradients_of(model_.parameters(), {result.loss, result.regulariser},

@@ -29,6 +29,7 @@ const tasks::Task& task() {
       .describe_config = tasks::describe_config<Config>,
       .train = train_config,
       .resume = resume,
+      .changed_keys = tasks::changed_keys<Config>,
       .evaluate = evaluate_run,
       .eval_help =
           "--data FORMAT[:FOLDER], e.g. mnist:FOLDER or fashion-mnist; --split NAME, e.g. test or train[:1000]; --classes FILE: "

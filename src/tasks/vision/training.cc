@@ -139,7 +139,8 @@ class VisionTraining : public train::Trainable {
             right,
             count,
             {{"loss", loss}, {"right", right}, {"images", count}},
-            train::gradients_of(model_.parameters(), {mean}, {share})};
+            train::gradients_of(model_.parameters(), {mean}, {share}),
+            model_.flops() * count};
   }
 
   std::string first_not_finite(int64_t shard, uint64_t seed) override {

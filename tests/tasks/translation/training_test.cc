@@ -400,7 +400,7 @@ TEST_F(TranslationTest, ALossThatIsNoNumberStopsTheRun) {
   config.optim.lr = 1e18, config.optim.warmup_steps = 0;
   const std::string message = error_of([&] { run(config, "run"); });
   EXPECT_TRUE(mentions(message, {"became", "in step", "the first that", "checkpoint"}));
-  EXPECT_EQ(read_status(path("run")).state, "failed");
+  EXPECT_EQ(read_status(path("run")).state, "diverged");
   EXPECT_EQ(read_status(path("run")).message, message);
 }
 

@@ -512,7 +512,7 @@ TEST_F(TrainTest, ALossThatIsNoNumberStopsTheRun) {
                          path("run") + "/checkpoints/step-00000002", "hinge train --resume " + path("run") + " --set optim.lr=3e+17"}));
   EXPECT_EQ(latest_checkpoint(path("run")).found->step, 2) << "what is not finite is no checkpoint";
   const RunStatus status = read_status(path("run"));
-  EXPECT_EQ(status.state, "failed");
+  EXPECT_EQ(status.state, "diverged");
   EXPECT_EQ(status.message, message);
   config.train.checkpoint_every = 1;  // the first after 4 steps
   EXPECT_TRUE(mentions(error_of([&] { run(config, "other"); }), {"There is no checkpoint before it"}));

@@ -1,0 +1,18 @@
+// The time as files keep it.
+#pragma once
+
+#include <ctime>
+#include <string>
+
+namespace hinge::support {
+
+// Now, in UTC, as ISO 8601 has it: 2026-11-18T08:00:00Z.
+inline std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+}  // namespace hinge::support
