@@ -110,12 +110,19 @@ std::string measure_plot(const Measure& measure, const std::vector<LayerStatisti
 }
 
 std::string share_plot(const std::vector<LayerStatistics>& layers, const std::string& subtitle) {
-  experiment::LineChart chart{
-      "Share of all weights that the top keys hold", subtitle, "percent of the keys", "percent of the weights", true, {}, {}};
+  experiment::LineChart chart{.title = "Share of all weights that the top keys hold",
+                              .subtitle = subtitle,
+                              .x_label = "percent of the keys",
+                              .y_label = "percent of the weights",
+                              .log_x = true,
+                              .from_zero = true,
+                              .panels = {{}},
+                              .x_ticks = {eval::kTopPercents.begin(), eval::kTopPercents.end()}};
+  std::vector<experiment::LineSeries>& lines = chart.panels[0].series;
   for (const eval::KindShares& shares : eval::top_shares_by_kind(layers)) {
-    experiment::LineSeries series{shares.kind, {}, chart.series.size()};
+    experiment::LineSeries series{shares.kind, {}, lines.size()};
     for (size_t i = 0; i < eval::kTopPercents.size(); ++i) series.points.emplace_back(eval::kTopPercents[i], 100 * shares.top_shares[i]);
-    chart.series.push_back(std::move(series));
+    lines.push_back(std::move(series));
   }
   return render(chart);
 }

@@ -16,11 +16,6 @@ namespace {
 constexpr double kCell = 18, kText = 12, kTitle = 16, kMargin = 16, kLine = 20;
 constexpr double kLegendWidth = 160, kLegendHeight = 10, kLegendRoom = 42;  // the bar, and what it takes with its numbers below the map
 
-double text_width(std::string_view text, double size) {
-  const auto letters = std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-  return 0.61 * size * static_cast<double>(letters);
-}
-
 double widest(const std::vector<std::string>& names) {
   double width = 0;
   for (const std::string& name : names) width = std::max(width, text_width(name, kText));

@@ -43,12 +43,6 @@ std::vector<ScoreFormat::Column> common_columns(const std::vector<RunSummary>& r
   return columns;
 }
 
-// Letters, not bytes.
-size_t width_of(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 std::string unquoted(const std::string& value) {
   const bool plain = value.size() >= 2 && value.front() == '"' && value.find('\\') == std::string::npos;
   return plain ? value.substr(1, value.size() - 2) : value;
@@ -110,8 +104,8 @@ std::vector<support::ConfigDifference> differences(const std::vector<RunSummary>
   return support::config_differences(configs);
 }
 
-RunTable run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& format_of) {
-  RunTable table{.header = {"run", "state", "step", "best"}, .rows = {}};
+Table run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& format_of) {
+  Table table{.header = {"run", "state", "step", "best"}, .rows = {}};
   for (const RunSummary& run : runs) {
     const train::RunStatus& status = run.status;
     table.rows.push_back(
@@ -142,23 +136,6 @@ RunTable run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& for
     for (size_t i = 0; i < runs.size(); ++i) table.rows[i].push_back(difference.values[i].empty() ? "-" : unquoted(difference.values[i]));
   }
   return table;
-}
-
-std::string table_text(const RunTable& table) {
-  std::vector<size_t> widths;
-  for (const std::string& title : table.header) widths.push_back(width_of(title));
-  for (const auto& row : table.rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
-  std::string text;
-  const auto add = [&](const std::vector<std::string>& cells) {
-    std::string line;
-    for (size_t i = 0; i < cells.size(); ++i) line += cells[i] + std::string(widths[i] - width_of(cells[i]) + 2, ' ');
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  };
-  add(table.header);
-  for (const auto& row : table.rows) add(row);
-  return text;
 }
 
 }  // namespace hinge::experiment

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiment/table.h"
 #include "support/config.h"
 #include "support/jsonl.h"
 #include "train/run_folder.h"
@@ -43,14 +44,7 @@ struct ScoreFormat {
 };
 using ScoreFormatOf = std::function<const ScoreFormat&(const RunSummary& run)>;
 
-struct RunTable {
-  std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;
-};
 // State, best score, the columns of the runs' scores, speed and the like, and the config keys that differ.
-RunTable run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& format_of);
-
-// Columns aligned by spaces, for a terminal.
-std::string table_text(const RunTable& table);
+Table run_table(const std::vector<RunSummary>& runs, const ScoreFormatOf& format_of);
 
 }  // namespace hinge::experiment

@@ -59,6 +59,12 @@ class Keys {
     if (value == nullptr) fail(*node, fmt::format("'{}' must be true or false", full(key)));
     return value->get();
   }
+  std::optional<double> number(const std::string& key) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return std::nullopt;
+    if (!node->is_number()) fail(*node, fmt::format("'{}' must be a number", full(key)));
+    return node->value<double>();
+  }
   std::vector<std::string> texts(const std::string& key) {
     const toml::node* node = find(key);
     std::vector<std::string> all;
@@ -364,6 +370,7 @@ class Reader {
     figure.x_label = keys.text("x_label"), figure.y_label = keys.text("y_label");
     figure.top_x = keys.text("top_x");
     figure.percent = keys.flag("percent"), figure.log_x = keys.flag("log_x");
+    figure.y_from = keys.number("y_from");
     figure.where = read_filter(keys);
     figure.reference = read_reference(keys);
     keys.end();

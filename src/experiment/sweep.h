@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,7 @@ struct FigureConfig {
   std::string x_label = {}, y_label = {};  // empty: the axis' label or the name
   std::string top_x = {};                  // a derived quantity for a second x axis; empty: none
   bool percent = false, log_x = false;     // percent: y is a share
+  std::optional<double> y_from = {};       // where the y axis begins; nothing: below all points
   PointFilter where = {};                  // only these points; empty: all
   Point reference = {};                    // the points with these values are the line to meet; empty: none
 };

@@ -39,7 +39,7 @@ TEST_F(RunsTest, TableShowsWhatDiffers) {
   const std::vector<RunSummary> runs = find_runs(folder_.string());
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0].metrics.size(), 1000u);
-  const RunTable table = run_table(runs, percent);
+  const Table table = run_table(runs, percent);
   EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "time", "images/s", "memory", "model.h"}));
   EXPECT_EQ(table.rows[1], (std::vector<std::string>{"softmax", "done", "9/9", "91%", "1 h 02 min", "1234", "286 MB", "softmax"}));
   EXPECT_EQ(table_text(table),
@@ -59,7 +59,7 @@ TEST_F(RunsTest, ScoresAreShownAsTheirFormatSays) {
   train::RunFolder::create(path("words"), "").write_status({.best = -3, .values = {{"loss", 3}, {"tokens_per_second", 5432.1}}});
   train::RunFolder::create(path("images"), "")
       .write_status({.best = 0.5, .values = {{"accuracy", 0.25}, {"image_loss", 7}, {"images_per_second", 12.3}}});
-  const RunTable table = run_table({read_run(path("words")), read_run(path("images"))},
+  const Table table = run_table({read_run(path("words")), read_run(path("images"))},
                                    [&](const RunSummary& run) -> const ScoreFormat& { return run.name == "words" ? words : images; });
   EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "loss", "right", "images/s", "tokens/s"}));
   EXPECT_EQ(table.rows[0], (std::vector<std::string>{"words", "killed", "0/0", "loss 3", "3", "-", "-", "5432"}));
