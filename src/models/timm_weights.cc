@@ -48,7 +48,8 @@ std::string advice(const std::string& name) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
   if (has("rms_norm.")) return "an RMS norm belongs to the preset rela of model.attention";
   if (has(".mlp.norm.")) return "a norm in the feed-forward layer belongs to model.ffn.activation = softmax_norm";
-  if (has("_norm.") && has(".attn.")) return "model.attention.qk_norm says whether queries and keys have norms";
+  if (has("_norm.") && has(".attn."))
+    return "model.attention.qk_norm says whether queries and keys have norms, qk_norm_bias whether these have biases";
   if (name.rfind("fc_norm.", 0) == 0 || name.rfind("norm.", 0) == 0)
     return "the last norm is fc_norm with model.pool_first = true (the mean comes before it), and norm with false";
   if (name == "cls_token") return "a class token belongs to model.pool = tok";

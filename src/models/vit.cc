@@ -81,10 +81,12 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   const at::NoGradGuard guard;
   const nn::Builder builder{parameters_, at::make_generator<at::CPUGeneratorImpl>(seed)};
   const int64_t width = *config_.width;
+  const auto kernel = [&](const nn::Builder& to, const char* name, int64_t out, int64_t in) {
+    return config_.init == Init::lecun ? to.lecun(name, out, in) : to.xavier(name, out, in);
+  };
   {
     nn::Parameters scratch;
-    const Tensor flat =
-        nn::Builder{scratch, builder.generator}.xavier("patch", width, config_.channels * *config_.patch * *config_.patch).detach();
+    const Tensor flat = kernel({scratch, builder.generator}, "patch", width, config_.channels * *config_.patch * *config_.patch);
     patch_weight_ =
         parameters_.add("patch_embed.proj.weight", flat.view({width, config_.channels, *config_.patch, *config_.patch}), /*decays=*/true);
   }
@@ -119,7 +121,7 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   }
   int64_t features = width;
   if (config_.rep_size > 0) {
-    rep_weight_ = builder.xavier("pre_logits.fc.weight", config_.rep_size, width);
+    rep_weight_ = kernel(builder, "pre_logits.fc.weight", config_.rep_size, width);
     rep_bias_ = builder.constant("pre_logits.fc.bias", {config_.rep_size}, 0);
     features = config_.rep_size;
   }

@@ -13,6 +13,10 @@
 
 namespace hinge::models {
 
+// How the kernels that big_vision leaves to flax's default start: the patch embedding's and that of the tanh layer before the head.
+enum class Init { xavier, lecun };
+inline std::vector<std::pair<std::string, Init>> config_words(Init) { return {{"xavier", Init::xavier}, {"lecun", Init::lecun}}; }
+
 enum class Pool { gap, tok, map };
 inline std::vector<std::pair<std::string, Pool>> config_words(Pool) { return {{"gap", Pool::gap}, {"tok", Pool::tok}, {"map", Pool::map}}; }
 
@@ -26,6 +30,7 @@ struct VitConfig {
   bool pool_first = false;
   int64_t rep_size = 0;
   double head_bias = 0.0;
+  Init init = Init::xavier;
   double dropout = 0.0, drop_path = 0.0;
   nn::FeedForwardConfig ffn = {.width = {}, .activation = "gelu"};
   nn::AttentionConfig attention = default_attention();
@@ -48,6 +53,7 @@ struct VitConfig {
     v("pool_first", pool_first, "with pool = gap: take the mean before the last norm, as timm does, instead of after");
     v("rep_size", rep_size, "width of a tanh layer before the head; 0: none, -1: as wide as a token");
     v("head_bias", head_bias, "initial value of the head's bias");
+    v("init", init, "initialisation of the patch embedding and of the tanh layer: Xavier uniform, or LeCun normal as in big_vision");
     v("dropout", dropout,
       "probability of dropping an element of the embeddings and of each branch in training; ffn.dropout is for hidden units");
     v("drop_path", drop_path, "stochastic depth: probability that an example skips a branch of the last block; falls to 0 at the first");

@@ -128,8 +128,8 @@ AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& o
   const auto inherit = [](auto& value, const auto& from) {
     if (!value) value = from;
   };
-  inherit(result.qk_norm, base.qk_norm), inherit(result.gate, base.gate), inherit(result.dropout, base.dropout);
-  inherit(result.gamma, base.gamma);
+  inherit(result.qk_norm, base.qk_norm), inherit(result.qk_norm_bias, base.qk_norm_bias), inherit(result.gate, base.gate);
+  inherit(result.dropout, base.dropout), inherit(result.gamma, base.gamma);
   if (!own.preset.empty()) return result;
   result.preset = base.preset;
   if (own.h.empty()) result.h = base.h;
@@ -180,10 +180,13 @@ Attention::Attention(const Builder& builder, const AttentionConfig& config, cons
   }
   if (config.qk_norm.value_or(false)) {
     options_.norm.eps = kNormEps;
+    const auto bias = [&](const char* name) {  // without one, zeros that are no parameter
+      return config.qk_norm_bias.value_or(true) ? builder.constant(name, {depth}, 0) : at::zeros({depth});
+    };
     options_.norm.q_weight = builder.constant("q_norm.weight", {depth}, 1);
-    options_.norm.q_bias = builder.constant("q_norm.bias", {depth}, 0);
+    options_.norm.q_bias = bias("q_norm.bias");
     options_.norm.k_weight = builder.constant("k_norm.weight", {depth}, 1);
-    options_.norm.k_bias = builder.constant("k_norm.bias", {depth}, 0);
+    options_.norm.k_bias = bias("k_norm.bias");
   }
   const auto learned = [&](const std::optional<bool>& wanted, const char* name, PerHead& option, double otherwise) {
     if (!wanted.value_or(false)) return;

@@ -18,7 +18,7 @@ std::vector<std::string> attention_presets();
 struct AttentionConfig {
   std::string preset = {}, h = {}, length = {};
   std::optional<double> alpha = {}, length_n = {}, gain = {}, bias = {}, gamma = {}, dropout = {};
-  std::optional<bool> learn_alpha = {}, learn_gain = {}, learn_bias = {}, qk_norm = {}, gate = {};
+  std::optional<bool> learn_alpha = {}, learn_gain = {}, learn_bias = {}, qk_norm = {}, qk_norm_bias = {}, gate = {};
 
   template <class V> void visit(V& v) {
     v("preset", preset, "point in the family of attentions; the other keys override parts of it", or_empty(attention_presets()));
@@ -34,6 +34,7 @@ struct AttentionConfig {
     v("learn_gain", learn_gain, "learn the gain, one value per head; none: false");
     v("learn_bias", learn_bias, "learn the bias, one value per head; none: false");
     v("qk_norm", qk_norm, "layer norm of each head's queries and keys; none: false");
+    v("qk_norm_bias", qk_norm_bias, "whether the norms of qk_norm have biases; none: true");
     v("gate", gate, "multiply the result by one more projection of the input; none: false");
     v("dropout", dropout, "probability of dropping an attention weight in training; none: 0");
   }
@@ -45,8 +46,8 @@ struct AttentionConfig {
   }
 };
 
-// What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, gate, dropout and gamma
-// from the base: the other parts belong to the base's preset.
+// What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, qk_norm_bias, gate,
+// dropout and gamma from the base: the other parts belong to the base's preset.
 AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own);
 
 // The options of the op, checked; without dropout and norms. `key` is where the config is, such as "model.attention". Throws

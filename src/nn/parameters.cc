@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <numbers>
 
 namespace hinge::nn {
 
@@ -31,6 +32,14 @@ void Parameters::clear_gradients() const {
 at::Tensor Builder::xavier(const std::string& name, int64_t out, int64_t in) const {
   const double limit = std::sqrt(6.0 / static_cast<double>(in + out));
   return parameters.add(prefix + name, at::empty({out, in}).uniform_(-limit, limit, generator), /*decays=*/true);
+}
+
+at::Tensor Builder::lecun(const std::string& name, int64_t out, int64_t in) const {
+  constexpr double kLimit = 2, kDeviation = 0.87962566103423978;  // of what is left of a standard normal between -2 and 2
+  const double limit = std::erf(kLimit / std::numbers::sqrt2), scale = 1 / (kDeviation * std::sqrt(static_cast<double>(in)));
+  const at::Tensor uniform = at::empty({out, in}, at::kDouble).uniform_(-limit, limit, generator);
+  const at::Tensor value = at::erfinv(uniform).mul_(std::numbers::sqrt2 * scale).to(at::kFloat);
+  return parameters.add(prefix + name, value, /*decays=*/true);
 }
 
 at::Tensor Builder::normal(const std::string& name, at::IntArrayRef sizes, double deviation, bool decays) const {

@@ -40,7 +40,9 @@ struct Builder {
   std::string prefix = {};
 
   Builder under(const std::string& name) const { return {parameters, generator, prefix + name + "."}; }
-  at::Tensor xavier(const std::string& name, int64_t out, int64_t in) const;  // [out, in], uniform
+  // A kernel [out, in]: with Xavier's start, uniform, or LeCun's, normal with the variance 1 / in, cut off at two deviations.
+  at::Tensor xavier(const std::string& name, int64_t out, int64_t in) const;
+  at::Tensor lecun(const std::string& name, int64_t out, int64_t in) const;
   at::Tensor normal(const std::string& name, at::IntArrayRef sizes, double deviation, bool decays = false) const;
   at::Tensor constant(const std::string& name, at::IntArrayRef sizes, double value, bool decays = false) const;
 };

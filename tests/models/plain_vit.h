@@ -64,12 +64,14 @@ class PlainVit {
   }
   at::Tensor norm(const at::Tensor& x, const std::string& name) const {
     const at::Tensor centred = x - x.mean(-1, true);
-    return centred / (centred.square().mean(-1, true) + 1e-6).sqrt() * p(name + ".weight") + p(name + ".bias");
+    const at::Tensor scaled = centred / (centred.square().mean(-1, true) + 1e-6).sqrt() * p(name + ".weight");
+    return p_.count(name + ".bias") ? scaled + p(name + ".bias") : scaled;
   }
   at::Tensor mlp(const at::Tensor& x, const std::string& name) const {
     const at::Tensor u = dense(x, name + "fc1");
     if (config_.ffn.activation == "softmax_norm") return norm(at::matmul(at::softmax(u, -1), p(name + "fc2.weight").t()), name + "norm");
-    return dense(config_.ffn.activation == "relu" ? at::relu(u) : at::gelu(u), name + "fc2");
+    if (config_.ffn.activation == "relu") return dense(at::relu(u), name + "fc2");
+    return dense(at::gelu(u, config_.ffn.activation == "gelu_tanh" ? "tanh" : "none"), name + "fc2");
   }
   // [n, L, width] as [n, heads, L, depth]
   at::Tensor split(const at::Tensor& x) const { return x.unflatten(2, {*config_.heads, -1}).transpose(1, 2); }

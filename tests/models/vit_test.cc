@@ -70,6 +70,7 @@ TEST_P(Counts, AreThoseOfBigVision) {
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = -1; }), dense);
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = 100; }), 100 * width + 100 - 1000 * (width - 100));
   EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true; }), depth * 2 * 2 * (width / heads));
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true, c.attention.qk_norm_bias = false; }), depth * 2 * (width / heads));
   EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = true; }), depth * dense);
   EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true; }),
             depth * 3 * heads);
@@ -106,6 +107,24 @@ TEST(Vit, StartsAsBigVisionDoes) {
   const Vit same(config, 1), other(config, 2);
   EXPECT_TRUE(at::equal(get("pos_embed"), same.parameters().find("pos_embed")->value));
   EXPECT_FALSE(at::equal(get("pos_embed"), other.parameters().find("pos_embed")->value));
+}
+
+// big_vision leaves these two kernels to flax's default: normal with the variance 1 / in, cut off at two deviations.
+TEST(Vit, KernelsCanStartAsLeCunSays) {
+  VitConfig config = small();
+  config.width = 64, config.rep_size = 256, config.init = Init::lecun;
+  const Vit model(config, 1);
+  for (const auto& [name, in] : {std::pair("patch_embed.proj.weight", 48.0), std::pair("pre_logits.fc.weight", 64.0)}) {
+    const at::Tensor kernel = model.parameters().find(name)->value.detach();
+    const double deviation = 1 / std::sqrt(in), n = static_cast<double>(kernel.numel());
+    EXPECT_NEAR(kernel.std().item<double>() / deviation, 1, 4 / std::sqrt(2 * n)) << name;
+    EXPECT_NEAR(kernel.mean().item<double>() / deviation, 0, 4 / std::sqrt(n)) << name;
+    const double largest = kernel.abs().max().item<double>() / deviation;
+    EXPECT_LT(largest, 2 / 0.8796) << name;
+    EXPECT_GT(largest, 2.1) << name;
+  }
+  // The others stay as they are.
+  EXPECT_NEAR(model.parameters().find("blocks.0.attn.qkv.weight")->value.abs().max().item<double>(), std::sqrt(6.0 / 128), 1e-3);
 }
 
 TEST(Vit, FlopsAreThoseOfTheProducts) {
@@ -161,9 +180,10 @@ std::vector<Case> cases() {
   add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
   add("gate", [](VitConfig& c) { c.attention.gate = true; });
   add("rela", [](VitConfig& c) { c.attention.preset = "rela"; });
+  add("norms_without_biases", [](VitConfig& c) { c.attention.qk_norm_bias = false; });
   for (const Pool pool : {Pool::gap, Pool::tok, Pool::map})
     add("post_norm_" + std::to_string(static_cast<int>(pool)), [&](VitConfig& c) { c.norm = nn::NormPlacement::post, c.pool = pool; });
-  for (const char* activation : {"relu", "softmax_norm"})
+  for (const char* activation : {"relu", "softmax_norm", "gelu_tanh"})
     add(std::string("ffn_") + activation, [&](VitConfig& c) { c.ffn.activation = activation; });
   add("all", [](VitConfig& c) {
     c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = true, c.gradient_checkpointing = true,

@@ -118,7 +118,8 @@ data::Image enlarged(const data::Image& image) {
   data::Image large;
   if (image.width >= kLeastSide / 2) {
     data::ResizeScratch scratch;
-    data::resize(colour, {0, 0, colour.height, colour.width}, kLeastSide * image.height / image.width, kLeastSide, large, scratch);
+    data::resize(colour, {0, 0, colour.height, colour.width}, kLeastSide * image.height / image.width, kLeastSide,
+                 data::ResizeMethod::antialias, large, scratch);
     return large;
   }
   // Few pixels stay visible as squares.
