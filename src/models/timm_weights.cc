@@ -46,6 +46,7 @@ std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("
 // What in the config decides whether a tensor is there.
 std::string advice(const std::string& name) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (name.rfind("stem.", 0) == 0) return "convolutions before the patch embedding belong to model.stem = conv";
   if (has("rms_norm.")) return "an RMS norm belongs to the preset rela of model.attention";
   if (has(".mlp.norm.")) return "a norm in the feed-forward layer belongs to model.ffn.activation = softmax_norm";
   if (has("_norm.") && has(".attn."))
@@ -157,6 +158,12 @@ std::vector<std::pair<std::string, Tensor>> timm_weights(const Vit& model) {
       tensors.emplace_back(timm_name(parameter.name, config), parameter.value.detach());
   }
   return tensors;
+}
+
+bool has_counterpart_in_timm(const std::string& name) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  return name.rfind("stem.", 0) != 0 && !has(".gate.") && !has("rms_norm.") && !has(".mlp.norm.") && !has("attn.alpha") &&
+         !has("attn.gain") && !name.ends_with("attn.bias");
 }
 
 std::vector<std::string> load_timm_weights(const support::SafetensorsFile& file, const Vit& model, bool head) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <stdexcept>
@@ -52,6 +53,11 @@ VitConfig resolved(VitConfig config) {
   positive("classes", config.classes);
   require(config.image_size >= *config.patch,
           fmt::format("model.patch {} is larger than model.image_size {}", *config.patch, config.image_size));
+  require(config.stem != Stem::conv || std::has_single_bit(static_cast<uint64_t>(*config.patch)),
+          fmt::format("model.stem conv halves an image again and again: model.patch must be a power of two, got {}", *config.patch));
+  require(
+      config.stem != Stem::conv || config.image_size % *config.patch == 0,
+      fmt::format("model.stem conv needs an image_size that is a multiple of the patch, got {} and {}", config.image_size, *config.patch));
   require(*config.width % *config.heads == 0,
           fmt::format("model.width {} is not a multiple of model.heads {}", *config.width, *config.heads));
   require(config.position != nn::Position::sinusoidal || *config.width % 4 == 0,
@@ -81,15 +87,9 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   const at::NoGradGuard guard;
   const nn::Builder builder{parameters_, at::make_generator<at::CPUGeneratorImpl>(seed)};
   const int64_t width = *config_.width;
-  const auto kernel = [&](const nn::Builder& to, const char* name, int64_t out, int64_t in) {
-    return config_.init == Init::lecun ? to.lecun(name, out, in) : to.xavier(name, out, in);
-  };
-  {
-    nn::Parameters scratch;
-    const Tensor flat = kernel({scratch, builder.generator}, "patch", width, config_.channels * *config_.patch * *config_.patch);
-    patch_weight_ =
-        parameters_.add("patch_embed.proj.weight", flat.view({width, config_.channels, *config_.patch, *config_.patch}), /*decays=*/true);
-  }
+  if (config_.stem == Stem::conv) stem_.emplace(builder.under("stem"), config_.stem_layers(), config_.init);
+  const int64_t channels = stem_ ? width : config_.channels, pixels = stem_ ? 1 : *config_.patch;  // of what is embedded
+  patch_weight_ = builder.kernel("patch_embed.proj.weight", {width, channels, pixels, pixels}, config_.init);
   patch_bias_ = builder.constant("patch_embed.proj.bias", {width}, 0);
   if (config_.position == nn::Position::learned)
     position_ = builder.normal("pos_embed", {1, config_.tokens(), width}, 1 / std::sqrt(static_cast<double>(width)));
@@ -121,7 +121,7 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   }
   int64_t features = width;
   if (config_.rep_size > 0) {
-    rep_weight_ = kernel(builder, "pre_logits.fc.weight", config_.rep_size, width);
+    rep_weight_ = builder.kernel("pre_logits.fc.weight", {config_.rep_size, width}, config_.init);
     rep_bias_ = builder.constant("pre_logits.fc.bias", {config_.rep_size}, 0);
     features = config_.rep_size;
   }
@@ -148,7 +148,8 @@ Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed
     throw std::runtime_error(
         fmt::format("the model takes images of {0} x {0} pixels with {1} channels", config_.image_size, config_.channels));
   const int64_t n = images.size(0);
-  Tensor x = hinge::linear(patches(images, *config_.patch), patch_weight_.view({*config_.width, -1}), patch_bias_,
+  const Tensor patched = stem_ ? stem_->forward(images).flatten(1, 2) : patches(images, *config_.patch);
+  Tensor x = hinge::linear(patched, patch_weight_.view({*config_.width, -1}), patch_bias_,
                            position_.expand({n, config_.tokens(), *config_.width}));
   if (class_token_.defined()) x = at::cat({class_token_.expand({n, 1, *config_.width}), x}, 1);
   std::optional<nn::Noise> noise;
@@ -181,7 +182,13 @@ double Vit::flops() const {
   const double features = config_.rep_size > 0 ? d(config_.rep_size) : W;
   double head = 2 * features * d(config_.classes) + (config_.rep_size > 0 ? 2 * W * features : 0);
   if (config_.pool == Pool::map) head += 2 * L * W * 2 * W + 4 * L * W + 4 * W * W + 4 * W * M;
-  return 2 * d(config_.tokens()) * W * d(config_.channels * *config_.patch * *config_.patch) + d(*config_.depth) * block + head;
+  double embedding = 2 * d(config_.tokens()) * W * (stem_ ? W : d(config_.channels * *config_.patch * *config_.patch));
+  int64_t side = config_.image_size;
+  for (const nn::ConvStem::Layer& layer : config_.stem_layers()) {
+    side /= layer.stride;
+    embedding += 2 * d(side * side) * d(9 * layer.in * layer.out);
+  }
+  return embedding + d(*config_.depth) * block + head;
 }
 
 }  // namespace hinge::models

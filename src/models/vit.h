@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "nn/block.h"
+#include "nn/conv_stem.h"
 #include "nn/position.h"
 
 namespace hinge::models {
 
-// How the kernels that big_vision leaves to flax's default start: the patch embedding's and that of the tanh layer before the head.
-enum class Init { xavier, lecun };
-inline std::vector<std::pair<std::string, Init>> config_words(Init) { return {{"xavier", Init::xavier}, {"lecun", Init::lecun}}; }
+// What makes tokens of an image: a linear embedding of its patches, or convolutions that end at the patches' grid (nn/conv_stem.h).
+enum class Stem { patches, conv };
+inline std::vector<std::pair<std::string, Stem>> config_words(Stem) { return {{"patches", Stem::patches}, {"conv", Stem::conv}}; }
 
 enum class Pool { gap, tok, map };
 inline std::vector<std::pair<std::string, Pool>> config_words(Pool) { return {{"gap", Pool::gap}, {"tok", Pool::tok}, {"map", Pool::map}}; }
@@ -24,13 +25,14 @@ struct VitConfig {
   std::string size = {};
   int64_t image_size = 224, channels = 3, classes = 1000;
   std::optional<int64_t> patch = {}, width = {}, depth = {}, heads = {};  // resolved() fills them in, and the width of ffn
+  Stem stem = Stem::patches;
   nn::NormPlacement norm = nn::NormPlacement::pre;
   nn::Position position = nn::Position::learned;
   Pool pool = Pool::gap;
   bool pool_first = false;
   int64_t rep_size = 0;
   double head_bias = 0.0;
-  Init init = Init::xavier;
+  nn::Init init = nn::Init::xavier;
   double dropout = 0.0, drop_path = 0.0;
   nn::FeedForwardConfig ffn = {.width = {}, .activation = "gelu"};
   nn::AttentionConfig attention = default_attention();
@@ -44,6 +46,9 @@ struct VitConfig {
     v("channels", channels, "channels of an image");
     v("classes", classes, "classes of the head; 0: as many as the data set has");
     v("patch", patch, "pixels of a patch's side");
+    v("stem", stem,
+      "what makes tokens of an image: an embedding of its patches, or convolutions of 3 x 3 pixels that end at the patches' grid, for "
+      "small images");
     v("width", width, "elements of a token");
     v("depth", depth, "blocks");
     v("heads", heads, "attention heads");
@@ -53,7 +58,7 @@ struct VitConfig {
     v("pool_first", pool_first, "with pool = gap: take the mean before the last norm, as timm does, instead of after");
     v("rep_size", rep_size, "width of a tanh layer before the head; 0: none, -1: as wide as a token");
     v("head_bias", head_bias, "initial value of the head's bias");
-    v("init", init, "initialisation of the patch embedding and of the tanh layer: Xavier uniform, or LeCun normal as in big_vision");
+    v("init", init, "initialisation of the stem and of the tanh layer: Xavier uniform, or LeCun normal as in big_vision");
     v("dropout", dropout,
       "probability of dropping an element of the embeddings and of each branch in training; ffn.dropout is for hidden units");
     v("drop_path", drop_path, "stochastic depth: probability that an example skips a branch of the last block; falls to 0 at the first");
@@ -65,6 +70,9 @@ struct VitConfig {
     nn::AttentionConfig attention;
     attention.preset = "relu-vit", attention.qk_norm = true;
     return attention;
+  }
+  std::vector<nn::ConvStem::Layer> stem_layers() const {  // of a resolved one; none without convolutions
+    return stem == Stem::conv ? nn::ConvStem::layers(channels, *width, *patch) : std::vector<nn::ConvStem::Layer>();
   }
   int64_t tokens() const { return (image_size / *patch) * (image_size / *patch); }  // of a resolved one
 };
@@ -106,6 +114,7 @@ class Vit {
 
   VitConfig config_;
   nn::Parameters parameters_;
+  std::optional<nn::ConvStem> stem_;
   at::Tensor patch_weight_, patch_bias_, class_token_, position_;
   std::optional<nn::Stack> encoder_;
   nn::Norm norm_;  // pre-norm

@@ -39,7 +39,13 @@ class PlainVit {
 
   at::Tensor forward(const at::Tensor& images) const {
     const int64_t n = images.size(0), width = *config_.width, side = config_.image_size / *config_.patch;
-    at::Tensor x = at::conv2d(images.permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), *config_.patch);
+    at::Tensor x = images.permute({0, 3, 1, 2});
+    for (size_t i = 0; p_.count(stem(i) + "conv.weight"); ++i) {
+      x = at::conv2d(x, p(stem(i) + "conv.weight"), {}, i == 0 ? 1 : 2, /*padding=*/1);
+      x = at::relu(norm(x.permute({0, 2, 3, 1}), stem(i) + "norm")).permute({0, 3, 1, 2});
+    }
+    const int64_t pixels = p("patch_embed.proj.weight").size(2);
+    x = at::conv2d(x, p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), pixels);
     x = x.flatten(2).transpose(1, 2);  // [n, tokens, width]
     x = x + (config_.position == nn::Position::learned ? p("pos_embed") : sines(side).to(x.scalar_type()));
     if (config_.pool == Pool::tok) x = at::cat({p("cls_token").expand({n, 1, width}), x}, 1);
@@ -54,6 +60,7 @@ class PlainVit {
   }
 
  private:
+  static std::string stem(size_t layer) { return "stem." + std::to_string(layer) + "."; }
   bool pre() const { return config_.norm == nn::NormPlacement::pre; }
   template <class Branch> at::Tensor add(const at::Tensor& x, const std::string& name, const Branch& branch) const {
     return pre() ? x + branch(norm(x, name)) : norm(x + branch(x), name);

@@ -112,7 +112,7 @@ TEST(Vit, StartsAsBigVisionDoes) {
 // big_vision leaves these two kernels to flax's default: normal with the variance 1 / in, cut off at two deviations.
 TEST(Vit, KernelsCanStartAsLeCunSays) {
   VitConfig config = small();
-  config.width = 64, config.rep_size = 256, config.init = Init::lecun;
+  config.width = 64, config.rep_size = 256, config.init = nn::Init::lecun;
   const Vit model(config, 1);
   for (const auto& [name, in] : {std::pair("patch_embed.proj.weight", 48.0), std::pair("pre_logits.fc.weight", 64.0)}) {
     const at::Tensor kernel = model.parameters().find(name)->value.detach();
@@ -125,6 +125,24 @@ TEST(Vit, KernelsCanStartAsLeCunSays) {
   }
   // The others stay as they are.
   EXPECT_NEAR(model.parameters().find("blocks.0.attn.qkv.weight")->value.abs().max().item<double>(), std::sqrt(6.0 / 128), 1e-3);
+}
+
+TEST(Vit, AConvolutionalStemEndsAtThePatches) {
+  VitConfig config = small();
+  config.stem = Stem::conv, config.image_size = 16, config.width = 64;  // 4 x 4 tokens
+  const Vit model(config, 1);
+  const auto sizes = [&](const std::string& name) { return model.parameters().find(name)->value.sizes().vec(); };
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(sizes("stem.0.conv.weight"), (Sizes{16, 3, 3, 3}));
+  EXPECT_EQ(sizes("stem.1.conv.weight"), (Sizes{32, 16, 3, 3}));
+  EXPECT_EQ(sizes("stem.2.conv.weight"), (Sizes{64, 32, 3, 3}));
+  EXPECT_EQ(sizes("stem.2.norm.bias"), (Sizes{64}));
+  EXPECT_EQ(sizes("patch_embed.proj.weight"), (Sizes{64, 64, 1, 1}));
+  EXPECT_EQ(sizes("pos_embed"), (Sizes{1, 16, 64}));
+  EXPECT_EQ(model.parameters().find("stem.3.conv.weight"), nullptr);
+  config.stem = Stem::patches;
+  EXPECT_EQ(model.flops() - Vit(config, 1).flops(),
+            2.0 * (16 * 16 * 27 * 16 + 8 * 8 * 144 * 32 + 4 * 4 * 288 * 64 + 16 * 64 * 64 - 16 * 48 * 64));
 }
 
 TEST(Vit, FlopsAreThoseOfTheProducts) {
@@ -180,6 +198,8 @@ std::vector<Case> cases() {
   add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
   add("gate", [](VitConfig& c) { c.attention.gate = true; });
   add("rela", [](VitConfig& c) { c.attention.preset = "rela"; });
+  for (const int64_t patch : {1, 2, 4})
+    add("conv_stem_" + std::to_string(patch), [&](VitConfig& c) { c.stem = Stem::conv, c.patch = patch, c.image_size = 8; });
   add("norms_without_biases", [](VitConfig& c) { c.attention.qk_norm_bias = false; });
   for (const Pool pool : {Pool::gap, Pool::tok, Pool::map})
     add("post_norm_" + std::to_string(static_cast<int>(pool)), [&](VitConfig& c) { c.norm = nn::NormPlacement::post, c.pool = pool; });
@@ -372,6 +392,8 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.classes = 0; }), {"model.classes", "at least 1", "0"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = -1; }), {"model.heads", "-1"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.patch = 14; }), {"model.patch 14", "model.image_size 13"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.stem = Stem::conv, c.patch = 6; }), {"model.stem conv", "power of two", "6"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.stem = Stem::conv; }), {"model.stem conv", "multiple of the patch", "13 and 4"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = 3; }), {"model.width 16", "model.heads 3"}));
   EXPECT_TRUE(
       mentions(message([](VitConfig& c) { c.width = 18, c.position = nn::Position::sinusoidal; }), {"sinusoidal", "multiple of 4"}));

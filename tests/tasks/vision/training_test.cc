@@ -144,10 +144,10 @@ TEST_F(TrainTest, StoppingAndGoingOnChangesNoBit) {
   }
 }
 
-// With dropout, mixup and augmentation. The last bits tell whether anything depends on who computes what.
+// With convolutions, dropout, mixup and augmentation. The last bits tell whether anything depends on who computes what.
 TEST_F(TrainTest, TheNumberOfWorkersChangesNoBit) {
   Config config = tiny(16);
-  config.train.shards = 4;
+  config.train.shards = 4, config.model.stem = models::Stem::conv;
   run(config, "one");
   for (const int64_t workers : {2, 4}) {
     config.train.workers = workers;
