@@ -12,6 +12,7 @@
 
 #include "hinge/ops/dense.h"
 #include "models/sizes.h"
+#include "support/config.h"
 #include "support/require.h"
 
 namespace hinge::models {
@@ -21,6 +22,8 @@ using at::Tensor;
 using support::require;
 
 constexpr double kBiasDeviation = 1e-6;  // of the feed-forward layers' biases at the start, as in big_vision
+
+constexpr const char* kFirstKey = "model.attention.first";
 
 struct Size {
   const char* name;
@@ -71,6 +74,14 @@ VitConfig resolved(VitConfig config) {
     require(value >= 0 && value < 1, fmt::format("model.{} must be in [0, 1), got {}", key, value));
   check(config.ffn, "model.ffn");
   nn::attention_options(config.attention, "model.attention");
+  const FirstBlocksAttention& first = config.attention.first;
+  require(first.blocks >= 0 && first.blocks <= *config.depth,
+          fmt::format("model.attention.first.blocks must be from 0 to model.depth, which is {}, got {}", *config.depth, first.blocks));
+  if (first.blocks > 0) {
+    nn::attention_options(config.attention_of(0), kFirstKey);
+  } else if (const auto given = support::config_differences(FirstBlocksAttention(), first); !given.empty()) {
+    throw std::runtime_error(fmt::format("{0}.{1} is given, but {0}.blocks is 0: say for how many blocks", kFirstKey, given[0].key));
+  }
   return config;
 }
 
@@ -97,12 +108,13 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
     position_ = nn::sinusoidal_positions_2d(config_.image_size / *config_.patch, width);
   if (config_.pool == Pool::tok) class_token_ = builder.constant("cls_token", {1, 1, width}, 0);
   nn::BlockConfig block;
-  block.width = width, block.heads = *config_.heads, block.attention = config_.attention, block.attention_key = "model.attention";
+  block.width = width, block.heads = *config_.heads;
   block.ffn = config_.ffn, block.norm = config_.norm, block.dropout = config_.dropout, block.bias_deviation = kBiasDeviation;
   block.gradient_checkpointing = config_.gradient_checkpointing;
   std::vector<nn::BlockConfig> blocks;
   for (int64_t i = 0; i < *config_.depth; ++i) {
     block.drop_path = nn::drop_path_of(config_.drop_path, i, *config_.depth);
+    block.attention = config_.attention_of(i), block.attention_key = i < config_.attention.first.blocks ? kFirstKey : "model.attention";
     blocks.push_back(block);
   }
   encoder_.emplace(builder, "blocks", blocks);
@@ -177,8 +189,9 @@ Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*s
 double Vit::flops() const {
   const auto d = [](int64_t x) { return static_cast<double>(x); };
   const double L = d(config_.tokens() + (config_.pool == Pool::tok)), W = d(*config_.width), M = d(*config_.ffn.width);
-  double block = 2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W;
-  if (config_.attention.gate.value_or(false)) block += 2 * L * W * W;
+  double blocks = d(*config_.depth) * (2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W);
+  for (int64_t i = 0; i < *config_.depth; ++i)
+    if (config_.attention_of(i).gate.value_or(false)) blocks += 2 * L * W * W;
   const double features = config_.rep_size > 0 ? d(config_.rep_size) : W;
   double head = 2 * features * d(config_.classes) + (config_.rep_size > 0 ? 2 * W * features : 0);
   if (config_.pool == Pool::map) head += 2 * L * W * 2 * W + 4 * L * W + 4 * W * W + 4 * W * M;
@@ -188,7 +201,7 @@ double Vit::flops() const {
     side /= layer.stride;
     embedding += 2 * d(side * side) * d(9 * layer.in * layer.out);
   }
-  return embedding + d(*config_.depth) * block + head;
+  return embedding + blocks + head;
 }
 
 }  // namespace hinge::models

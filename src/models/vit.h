@@ -21,6 +21,26 @@ inline std::vector<std::pair<std::string, Stem>> config_words(Stem) { return {{"
 enum class Pool { gap, tok, map };
 inline std::vector<std::pair<std::string, Pool>> config_words(Pool) { return {{"gap", Pool::gap}, {"tok", Pool::tok}, {"map", Pool::map}}; }
 
+// The attention of the first blocks, where it differs from that of the others.
+struct FirstBlocksAttention : nn::AttentionConfig {
+  int64_t blocks = 0;
+
+  template <class V> void visit(V& v) {
+    v("blocks", blocks,
+      "number of first blocks that have an attention of their own: the keys of this group, and model.attention for others");
+    nn::AttentionConfig::visit(v);
+  }
+};
+
+struct VitAttentionConfig : nn::AttentionConfig {
+  FirstBlocksAttention first = {};
+
+  template <class V> void visit(V& v) {
+    nn::AttentionConfig::visit(v);
+    v("first", first, "the attention of the first blocks");
+  }
+};
+
 struct VitConfig {
   std::string size = {};
   int64_t image_size = 224, channels = 3, classes = 1000;
@@ -35,7 +55,7 @@ struct VitConfig {
   nn::Init init = nn::Init::xavier;
   double dropout = 0.0, drop_path = 0.0;
   nn::FeedForwardConfig ffn = {.width = {}, .activation = "gelu"};
-  nn::AttentionConfig attention = default_attention();
+  VitAttentionConfig attention = default_attention();
   bool gradient_checkpointing = false;  // a matter of training, no key of the model
 
   template <class V> void visit(V& v) {
@@ -66,9 +86,13 @@ struct VitConfig {
     v("attention", attention, "the attention");
   }
 
-  static nn::AttentionConfig default_attention() {
-    nn::AttentionConfig attention;
+  static VitAttentionConfig default_attention() {
+    VitAttentionConfig attention;
     attention.preset = "relu-vit", attention.qk_norm = true;
+    return attention;
+  }
+  nn::AttentionConfig attention_of(int64_t block) const {
+    if (block < attention.first.blocks) return overridden(attention, attention.first);
     return attention;
   }
   std::vector<nn::ConvStem::Layer> stem_layers() const {  // of a resolved one; none without convolutions

@@ -51,7 +51,7 @@ class PlainVit {
     if (config_.pool == Pool::tok) x = at::cat({p("cls_token").expand({n, 1, width}), x}, 1);
     for (int64_t i = 0; i < *config_.depth; ++i) {
       const std::string block = "blocks." + std::to_string(i) + ".";
-      x = add(x, block + "norm1", [&](const at::Tensor& in) { return self_attention(in, block + "attn."); });
+      x = add(x, block + "norm1", [&](const at::Tensor& in) { return self_attention(in, config_.attention_of(i), block + "attn."); });
       x = add(x, block + "norm2", [&](const at::Tensor& in) { return mlp(in, block + "mlp."); });
     }
     x = config_.pool_first ? norm(x.mean(1), "norm") : pool(pre() ? norm(x, "norm") : x);
@@ -84,9 +84,8 @@ class PlainVit {
   at::Tensor split(const at::Tensor& x) const { return x.unflatten(2, {*config_.heads, -1}).transpose(1, 2); }
 
   // The weights of the published systems, each from its own definition, and of points between them. `name` is where learned numbers are.
-  at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const std::string& name) const {
+  at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const nn::AttentionConfig& attention, const std::string& name) const {
     const auto keys = static_cast<double>(k.size(2));
-    const nn::AttentionConfig& attention = config_.attention;
     at::Tensor s = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
     const auto learned = [&](const char* what) { return p(name + what).view({-1, 1, 1}); };
     if (attention.learn_bias.value_or(false)) s = s + learned("bias");
@@ -119,13 +118,13 @@ class PlainVit {
                                                  : w * std::pow(n, -alpha);
   }
 
-  at::Tensor self_attention(const at::Tensor& x, const std::string& name) const {
+  at::Tensor self_attention(const at::Tensor& x, const nn::AttentionConfig& attention, const std::string& name) const {
     const std::vector<at::Tensor> qkv = dense(x, name + "qkv").chunk(3, 2);
     at::Tensor q = split(qkv[0]), k = split(qkv[1]);
-    if (config_.attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
-    at::Tensor out = at::matmul(weights(q, k, name), split(qkv[2])).transpose(1, 2).flatten(2);
-    if (config_.attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
-    if (config_.attention.gate.value_or(false)) out = out * dense(x, name + "gate");
+    if (attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
+    at::Tensor out = at::matmul(weights(q, k, attention, name), split(qkv[2])).transpose(1, 2).flatten(2);
+    if (attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
+    if (attention.gate.value_or(false)) out = out * dense(x, name + "gate");
     return dense(out, name + "proj");
   }
 
@@ -134,7 +133,8 @@ class PlainVit {
     if (config_.pool == Pool::tok) return x.select(1, 0);
     const at::Tensor q = split(dense(p("attn_pool.latent").expand({x.size(0), 1, *config_.width}), "attn_pool.q"));
     const std::vector<at::Tensor> kv = dense(x, "attn_pool.kv").chunk(2, 2);
-    const at::Tensor pooled = dense(at::matmul(weights(q, split(kv[0]), ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");
+    const at::Tensor pooled =
+        dense(at::matmul(weights(q, split(kv[0]), config_.attention, ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");
     return (pooled + mlp(norm(pooled, "attn_pool.norm"), "attn_pool.mlp.")).squeeze(1);
   }
 

@@ -152,6 +152,9 @@ TEST(Vit, FlopsAreThoseOfTheProducts) {
   config.pool = Pool::tok, config.rep_size = 7, config.attention.gate = true;  // 10 tokens from the blocks on
   EXPECT_EQ(Vit(config, 0).flops(),
             2.0 * (9 * 48 * 16 + 2 * (10 * 16 * 48 + 2 * 10 * 10 * 16 + 2 * 10 * 16 * 16 + 2 * 10 * 16 * 24) + 16 * 7 + 7 * 5));
+  config = small(), config.attention.first.blocks = 1, config.attention.first.gate = true;
+  const double with_gate = Vit(config, 0).flops();
+  EXPECT_EQ(with_gate - Vit(small(), 0).flops(), 2.0 * 9 * 16 * 16);
   config = small(), config.pool = Pool::map;  // the probe attends: q 16 x 16, kv 9 x 16 x 32, scores and sums 9 x 16, out 16 x 16, mlp
   EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) +
                                            (16 * 16 + 9 * 16 * 32 + 2 * 9 * 16 + 16 * 16 + 2 * 16 * 24) + 16 * 5));
@@ -198,6 +201,11 @@ std::vector<Case> cases() {
   add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
   add("gate", [](VitConfig& c) { c.attention.gate = true; });
   add("rela", [](VitConfig& c) { c.attention.preset = "rela"; });
+  add("first_identity", [](VitConfig& c) { c.attention.first.blocks = 1, c.attention.first.h = "identity", c.attention.alpha = 0.5; });
+  add("first_softmax", [](VitConfig& c) {
+    c.attention.first.blocks = 1, c.attention.first.preset = "softmax", c.attention.first.qk_norm = false, c.attention.first.gate = true;
+    c.pool = Pool::map;
+  });
   for (const int64_t patch : {1, 2, 4})
     add("conv_stem_" + std::to_string(patch), [&](VitConfig& c) { c.stem = Stem::conv, c.patch = patch, c.image_size = 8; });
   add("norms_without_biases", [](VitConfig& c) { c.attention.qk_norm_bias = false; });
@@ -403,6 +411,13 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.drop_path = -0.5; }), {"model.drop_path", "-0.5"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.dropout = 2; }), {"model.attention.dropout", "2"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.preset = "rleu"; }), {"attention.preset", "'rleu'", "relu-vit"}));
+  for (const int64_t blocks : {-1, 3})
+    EXPECT_TRUE(mentions(message([&](VitConfig& c) { c.attention.first.blocks = blocks; }),
+                         {"model.attention.first.blocks", "from 0 to model.depth, which is 2", std::to_string(blocks)}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.first.h = "identity"; }), {"model.attention.first.h", "first.blocks is 0"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.first.blocks = 1, c.attention.first.h = "rleu"; }),
+                       {"model.attention.first.h", "'rleu'"}));
+  EXPECT_EQ(message([](VitConfig& c) { c.attention.first.blocks = 2, c.attention.first.h = "gelu"; }), "");
 
   VitConfig config;
   config.size = "L/14", config.rep_size = -1;

@@ -10,10 +10,22 @@
 
 namespace hinge::vision {
 
+namespace {
+
+std::string length_rule_of(const nn::AttentionConfig& attention) {
+  return length_rule_name(nn::attention_options(attention, "model.attention").attention.length_rule);
+}
+
+// What a checkpoint says of length rules: that of the attention, and that of the first blocks.
+constexpr const char *kLengthRule = "length_rule", *kFirstLengthRule = "first_length_rule";
+
+}  // namespace
+
 nlohmann::json checkpoint_state(const Config& config, const std::vector<std::string>& classes) {
   for (const std::string& name : classes) support::require_utf8("the name of a class", name);
-  const AttentionOptions attention = nn::attention_options(config.model.attention, "model.attention").attention;
-  return {{"classes", classes}, {"length_rule", length_rule_name(attention.length_rule)}};
+  return {{"classes", classes},
+          {kLengthRule, length_rule_of(config.model.attention)},
+          {kFirstLengthRule, length_rule_of(config.model.attention_of(0))}};
 }
 
 std::vector<std::string> common_classes(const std::vector<std::string>& trained, const std::vector<std::string>& found,
@@ -32,13 +44,16 @@ std::vector<std::string> common_classes(const std::vector<std::string>& trained,
 }
 
 void require_length_rule(const Config& config, const train::Checkpoint& checkpoint, const std::string& run) {
-  const std::string rule = length_rule_name(nn::attention_options(config.model.attention, "model.attention").attention.length_rule);
-  const auto trained = checkpoint.read_state([&](const nlohmann::json& state) { return state.value("length_rule", rule); });
-  if (trained != rule)
-    throw std::runtime_error(
-        fmt::format("'{}' was trained with the length rule {}, but model.attention of its config now gives {}: "
-                    "put its preset and length back as they were",
-                    run, trained, rule));
+  for (const auto& [name, attention] :
+       {std::pair(kLengthRule, nn::AttentionConfig(config.model.attention)), std::pair(kFirstLengthRule, config.model.attention_of(0))}) {
+    const std::string rule = length_rule_of(attention);
+    const auto trained = checkpoint.read_state([&, key = name](const nlohmann::json& state) { return state.value(key, rule); });
+    if (trained != rule)
+      throw std::runtime_error(
+          fmt::format("'{}' was trained with the length rule {}, but model.attention of its config now gives {}: "
+                      "put its preset and length back as they were",
+                      run, trained, rule));
+  }
 }
 
 std::vector<std::string> class_names(const train::Checkpoint& checkpoint) {

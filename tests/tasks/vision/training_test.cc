@@ -303,6 +303,14 @@ TEST_F(TrainTest, TheLengthRuleIsThatOfTheConfig) {
   put("none/config.toml", text);
   EXPECT_TRUE(mentions(error_of([&] { load(path("none"), Which::latest); }), {path("none"), "length rule none", "now gives keys"}));
   EXPECT_TRUE(mentions(error_of([&] { resume("none", -1, 1); }), {path("none"), "length rule none", "now gives keys"}));
+  // The same for the first blocks.
+  Config config = tiny(1);
+  config.model.attention.first.blocks = 1, config.model.attention.first.length = "visible";
+  run(config, "first");
+  text = content("first/config.toml");
+  text.replace(text.find("length = \"visible\""), 18, "length = \"none\"");
+  put("first/config.toml", text);
+  EXPECT_TRUE(mentions(error_of([&] { load(path("first"), Which::latest); }), {path("first"), "length rule visible", "now gives none"}));
 }
 
 TEST_F(TrainTest, LostCheckpointsAreNotReplacedByANewBeginning) {
