@@ -58,6 +58,9 @@ std::string advice(const std::string& name) {
   if (has("pre_logits.")) return "a layer before the head belongs to model.rep_size";
   if (has("head.")) return "--no-head imports all but the head";
   if (has("gate.")) return "a gate belongs to model.attention.gate";
+  for (const char* learned : {"alpha", "gain", "bias"})
+    if (name == std::string(nn::kSharedPrefix) + learned || name.ends_with(std::string(".attn.") + learned))
+      return fmt::format("model.attention.learn_{} says whether it is learned, and for what", learned);
   return "the file belongs to another config";
 }
 
@@ -162,8 +165,8 @@ std::vector<std::pair<std::string, Tensor>> timm_weights(const Vit& model) {
 
 bool has_counterpart_in_timm(const std::string& name) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  return name.rfind("stem.", 0) != 0 && !has(".gate.") && !has("rms_norm.") && !has(".mlp.norm.") && !has("attn.alpha") &&
-         !has("attn.gain") && !name.ends_with("attn.bias");
+  return !name.starts_with("stem.") && !name.starts_with(nn::kSharedPrefix) && !has(".gate.") && !has("rms_norm.") && !has(".mlp.norm.") &&
+         !has("attn.alpha") && !has("attn.gain") && !name.ends_with("attn.bias");
 }
 
 std::vector<std::string> load_timm_weights(const support::SafetensorsFile& file, const Vit& model, bool head) {

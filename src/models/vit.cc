@@ -122,7 +122,8 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   if (config_.pool == Pool::map) {
     const nn::Builder pool = builder.under("attn_pool");
     nn::AttentionConfig attention = config_.attention;  // its fixed numbers only
-    attention.qk_norm = attention.gate = attention.learn_alpha = attention.learn_gain = attention.learn_bias = false;
+    attention.qk_norm = false;
+    attention.gate = attention.learn_alpha = attention.learn_gain = attention.learn_bias = "none";
     attention.dropout.reset();
     const double limit = std::sqrt(6.0 / static_cast<double>(width + 1));
     const Tensor probe = parameters_.add("attn_pool.latent", at::empty({1, 1, width}).uniform_(-1, 1, builder.generator) * limit, false);
@@ -191,7 +192,7 @@ double Vit::flops() const {
   const double L = d(config_.tokens() + (config_.pool == Pool::tok)), W = d(*config_.width), M = d(*config_.ffn.width);
   double blocks = d(*config_.depth) * (2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W);
   for (int64_t i = 0; i < *config_.depth; ++i)
-    if (config_.attention_of(i).gate.value_or(false)) blocks += 2 * L * W * W;
+    if (config_.attention_of(i).has_gate()) blocks += 2 * L * W * W;
   const double features = config_.rep_size > 0 ? d(config_.rep_size) : W;
   double head = 2 * features * d(config_.classes) + (config_.rep_size > 0 ? 2 * W * features : 0);
   if (config_.pool == Pool::map) head += 2 * L * W * 2 * W + 4 * L * W + 4 * W * W + 4 * W * M;

@@ -155,7 +155,7 @@ TEST_F(Configs, OfThePaperHaveItsValues) {
         {"model.ffn.activation", "gelu_tanh"},
         {"model.attention.qk_norm", "true"},
         {"model.attention.qk_norm_bias", "false"},
-        {"model.attention.gate", "none"},
+        {"model.attention.gate", ""},
         {"data.train", large ? "train" : "train[:99%]"},
         {"data.train_pp", fmt::format("inception_crop(224,method=bilinear)|flip_lr|{}value_range(-1,1)", recipe.randaug)},
         {"data.eval_pp", "resize_small(256,area)|central_crop(224)|value_range(-1,1)"},

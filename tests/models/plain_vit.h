@@ -87,8 +87,12 @@ class PlainVit {
   at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const nn::AttentionConfig& attention, const std::string& name) const {
     const auto keys = static_cast<double>(k.size(2));
     at::Tensor s = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
-    const auto learned = [&](const char* what) { return p(name + what).view({-1, 1, 1}); };
-    if (attention.learn_bias.value_or(false)) s = s + learned("bias");
+    const auto is_learned = [](const std::string& sharing) { return !sharing.empty() && sharing != "none"; };
+    const auto learned = [&](const char* what) {
+      const std::string shared = std::string("attention.") + what;
+      return p(p_.count(shared) ? shared : name + what).view({-1, 1, 1});
+    };
+    if (is_learned(attention.learn_bias)) s = s + learned("bias");
     at::Tensor w;
     if (attention.preset == "softmax") return at::softmax(s, -1);
     // The preset's point of the family, then the parts that differ from it.
@@ -103,7 +107,7 @@ class PlainVit {
     if (attention.length == "none") n = 1;
     if (attention.length == "fixed") n = attention.length_n.value_or(1);
     alpha = attention.alpha.value_or(alpha), gain = attention.gain.value_or(gain);
-    if (attention.bias) s = s + *attention.bias;
+    if (attention.bias && !is_learned(attention.learn_bias)) s = s + *attention.bias;
     if (h == "relu") w = at::relu(s);
     if (h == "relu2") w = at::relu(s).square();
     if (h == "relu6") w = at::clamp(s, 0, 6);
@@ -113,9 +117,8 @@ class PlainVit {
     if (h == "identity") w = s;
     if (h == "sigmoid") w = at::sigmoid(s);
     if (h == "silu") w = s * at::sigmoid(s);
-    w = attention.learn_gain.value_or(false) ? w * learned("gain") : w * gain;
-    return attention.learn_alpha.value_or(false) ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha"))
-                                                 : w * std::pow(n, -alpha);
+    w = is_learned(attention.learn_gain) ? w * learned("gain") : w * gain;
+    return is_learned(attention.learn_alpha) ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha")) : w * std::pow(n, -alpha);
   }
 
   at::Tensor self_attention(const at::Tensor& x, const nn::AttentionConfig& attention, const std::string& name) const {
@@ -124,7 +127,8 @@ class PlainVit {
     if (attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
     at::Tensor out = at::matmul(weights(q, k, attention, name), split(qkv[2])).transpose(1, 2).flatten(2);
     if (attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
-    if (attention.gate.value_or(false)) out = out * dense(x, name + "gate");
+    if (attention.gate == "linear") out = out * dense(x, name + "gate");
+    if (attention.gate == "sigmoid") out = out * at::sigmoid(dense(x, name + "gate"));
     return dense(out, name + "proj");
   }
 

@@ -57,8 +57,8 @@ TEST_F(TimmWeights, GoOutAndComeBack) {
   std::vector<VitConfig> configs(7, small_config());
   configs[1].pool = Pool::tok, configs[1].rep_size = -1;
   configs[2].pool_first = true, configs[2].attention.qk_norm = false;
-  configs[3].pool = Pool::map, configs[3].attention.gate = true;
-  configs[4].position = nn::Position::sinusoidal, configs[4].attention.learn_alpha = true;
+  configs[3].pool = Pool::map, configs[3].attention.gate = "linear";
+  configs[4].position = nn::Position::sinusoidal, configs[4].attention.learn_alpha = "head";
   configs[5].attention.qk_norm_bias = false;
   configs[6].stem = Stem::conv;
   for (const VitConfig& config : configs) {

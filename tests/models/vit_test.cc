@@ -3,6 +3,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "../support/errors.h"
@@ -71,9 +72,10 @@ TEST_P(Counts, AreThoseOfBigVision) {
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = 100; }), 100 * width + 100 - 1000 * (width - 100));
   EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true; }), depth * 2 * 2 * (width / heads));
   EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true, c.attention.qk_norm_bias = false; }), depth * 2 * (width / heads));
-  EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = true; }), depth * dense);
-  EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true; }),
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = "linear"; }), depth * dense);
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = "head"; }),
             depth * 3 * heads);
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = "layer"; }), depth);
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Counts, testing::ValuesIn(kCounts), [](const auto& info) {
@@ -145,14 +147,34 @@ TEST(Vit, AConvolutionalStemEndsAtThePatches) {
             2.0 * (16 * 16 * 27 * 16 + 8 * 8 * 144 * 32 + 4 * 4 * 288 * 64 + 16 * 64 * 64 - 16 * 48 * 64));
 }
 
+TEST(Vit, LearnedNumbersStartWhereTheConfigSaysAndAreSharedAsItSays) {
+  VitConfig config = small();
+  config.attention.alpha = 0.5, config.attention.learn_alpha = "model", config.attention.learn_gain = "layer";
+  config.attention.learn_bias = "head";
+  const Vit model(config, 1);
+  const auto starts = [&](const char* name, int64_t count, double value) {
+    const nn::Parameter* parameter = model.parameters().find(name);
+    ASSERT_TRUE(parameter) << name;
+    EXPECT_TRUE(at::equal(parameter->value.detach(), at::full({count}, value))) << name;
+    EXPECT_FALSE(parameter->decays) << name;
+  };
+  starts("attention.alpha", 1, 0.5), starts("blocks.0.attn.gain", 1, 1), starts("blocks.1.attn.gain", 1, 1);
+  starts("blocks.0.attn.bias", 2, 0), starts("blocks.1.attn.bias", 2, 0);
+  EXPECT_EQ(model.parameters().find("blocks.0.attn.alpha"), nullptr);
+  config.attention.first.blocks = 1, config.attention.first.alpha = 1;
+  EXPECT_TRUE(mentions(error_of([&] { Vit(config, 1); }), {"model.attention.learn_alpha = model", "starts at 0.5", "elsewhere at 1"}));
+  config.attention.first.learn_alpha = "none";
+  EXPECT_EQ(error_of([&] { Vit(config, 1); }), "");
+}
+
 TEST(Vit, FlopsAreThoseOfTheProducts) {
   VitConfig config = small();  // 9 tokens, width 16, mlp 24, 5 classes
   // patches 9 x 48 x 16; a block: qkv 9 x 16 x 48, scores and reads 9 x 9 x 16 each, out 9 x 16 x 16, mlp 2 times 9 x 16 x 24; head 16 x 5
   EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) + 16 * 5));
-  config.pool = Pool::tok, config.rep_size = 7, config.attention.gate = true;  // 10 tokens from the blocks on
+  config.pool = Pool::tok, config.rep_size = 7, config.attention.gate = "linear";  // 10 tokens from the blocks on
   EXPECT_EQ(Vit(config, 0).flops(),
             2.0 * (9 * 48 * 16 + 2 * (10 * 16 * 48 + 2 * 10 * 10 * 16 + 2 * 10 * 16 * 16 + 2 * 10 * 16 * 24) + 16 * 7 + 7 * 5));
-  config = small(), config.attention.first.blocks = 1, config.attention.first.gate = true;
+  config = small(), config.attention.first.blocks = 1, config.attention.first.gate = "linear";
   const double with_gate = Vit(config, 0).flops();
   EXPECT_EQ(with_gate - Vit(small(), 0).flops(), 2.0 * 9 * 16 * 16);
   config = small(), config.pool = Pool::map;  // the probe attends: q 16 x 16, kv 9 x 16 x 32, scores and sums 9 x 16, out 16 x 16, mlp
@@ -181,7 +203,7 @@ std::vector<Case> cases() {
     if (preset != "softmax")
       add(preset + "_learned", [&](VitConfig& c) {
         c.attention.preset = preset;
-        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true;
+        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = "head";
       });
   }
   for (const char* h : {"relu", "relu2", "gelu", "gelu_tanh", "softplus", "identity", "relu6", "sigmoid", "silu"})
@@ -199,11 +221,18 @@ std::vector<Case> cases() {
   add("rep", [](VitConfig& c) { c.rep_size = 7; });
   add("pool_first", [](VitConfig& c) { c.pool_first = true; });
   add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
-  add("gate", [](VitConfig& c) { c.attention.gate = true; });
+  for (const char* gate : {"linear", "sigmoid"}) add(std::string("gate_") + gate, [&](VitConfig& c) { c.attention.gate = gate; });
+  for (const char* sharing : {"model", "layer"})
+    for (const bool checkpointing : {false, true})
+      add(fmt::format("learned_{}{}", sharing, checkpointing ? "_checkpointed" : ""), [&](VitConfig& c) {
+        c.attention.alpha = 0.5, c.attention.gain = 2, c.attention.bias = -0.25, c.gradient_checkpointing = checkpointing;
+        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = sharing;
+      });
   add("rela", [](VitConfig& c) { c.attention.preset = "rela"; });
   add("first_identity", [](VitConfig& c) { c.attention.first.blocks = 1, c.attention.first.h = "identity", c.attention.alpha = 0.5; });
   add("first_softmax", [](VitConfig& c) {
-    c.attention.first.blocks = 1, c.attention.first.preset = "softmax", c.attention.first.qk_norm = false, c.attention.first.gate = true;
+    c.attention.first.blocks = 1, c.attention.first.preset = "softmax", c.attention.first.qk_norm = false,
+    c.attention.first.gate = "linear";
     c.pool = Pool::map;
   });
   for (const int64_t patch : {1, 2, 4})
@@ -214,8 +243,8 @@ std::vector<Case> cases() {
   for (const char* activation : {"relu", "softmax_norm", "gelu_tanh"})
     add(std::string("ffn_") + activation, [&](VitConfig& c) { c.ffn.activation = activation; });
   add("all", [](VitConfig& c) {
-    c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = true, c.gradient_checkpointing = true,
-    c.channels = 1;
+    c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = "linear",
+    c.gradient_checkpointing = true, c.channels = 1;
   });
   return all;
 }

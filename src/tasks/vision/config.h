@@ -77,11 +77,15 @@ struct Config {
   }
 
   static support::Renames renames() {
-    return {.keys = {{"model.variant", "model.size"},
-                     {"model.mlp_width", "model.ffn.width"},
-                     {"train.recompute", "train.gradient_checkpointing"},
-                     {"optim.accumulate", "train.shards"}},
-            .words = {{"task", "vit", "vision"}, {"model.position", "learn", "learned"}, {"model.position", "sincos2d", "sinusoidal"}}};
+    support::Renames renames = {
+        .keys = {{"model.variant", "model.size"},
+                 {"model.mlp_width", "model.ffn.width"},
+                 {"train.recompute", "train.gradient_checkpointing"},
+                 {"optim.accumulate", "train.shards"}},
+        .words = {{"task", "vit", "vision"}, {"model.position", "learn", "learned"}, {"model.position", "sincos2d", "sinusoidal"}}};
+    const std::vector<support::Renames::Word> words = nn::AttentionConfig::renames("model.attention");
+    renames.words.insert(renames.words.end(), words.begin(), words.end());
+    return renames;
   }
 };
 

@@ -9,6 +9,7 @@
 #include "support/progress.h"
 #include "tasks/vision/evaluation.h"
 #include "tasks/vision/labels.h"
+#include "tasks/vision/learned_attention.h"
 #include "tasks/vision/model_input.h"
 #include "tasks/vision/trained_model.h"
 
@@ -102,6 +103,10 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
                                trained.classes.size(), labelled.left_out);
   report.text += fmt::format("  top-1  {:.2f}%\n  top-5  {:.2f}%\n  loss   {:.4f}\n", 100 * result.accuracy(), 100 * result.top5_accuracy(),
                              result.loss);
+  for (const auto& [name, value] : learned_attention(*trained.model)) {
+    report.text += fmt::format("  learned {} {:.4f}\n", name, value);
+    report.json["learned"][name] = value;
+  }
   for (const std::string& skipped : result.skipped) report.text += fmt::format("  skipped {}\n", skipped);
   report.text += class_table(result, names);
   return report;

@@ -13,6 +13,7 @@
 #include "support/config.h"
 #include "support/require.h"
 #include "tasks/vision/evaluation.h"
+#include "tasks/vision/learned_attention.h"
 #include "tasks/vision/trained_model.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -170,9 +171,11 @@ class VisionTraining : public train::Trainable {
         with_advice(config_.data, without_bad_files_, [&] { return vision::evaluate(model_, data_.eval, data_.eval_pp, options); });
     skipped_in_eval_ = result.skipped;
     if (result.stopped) return {};
+    train::Values metrics = {{"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()}, {"loss", result.loss}};
+    const train::Values learned = learned_attention(model_);
+    metrics.insert(metrics.end(), learned.begin(), learned.end());
     return train::EvaluationOutcome{
-        result.accuracy(),
-        {{"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()}, {"loss", result.loss}},
+        result.accuracy(), metrics,
         fmt::format("accuracy {:.2f}%, loss {:.4f} on {} images", 100 * result.accuracy(), result.loss, result.images)};
   }
 

@@ -17,6 +17,7 @@
 #include "support/config.h"
 #include "support/safetensors.h"
 #include "tasks/vision/evaluation.h"
+#include "tasks/vision/learned_attention.h"
 #include "tasks/vision/trained_model.h"
 #include "tiny.h"
 #include "train/weights.h"
@@ -311,6 +312,28 @@ TEST_F(TrainTest, TheLengthRuleIsThatOfTheConfig) {
   text.replace(text.find("length = \"visible\""), 18, "length = \"none\"");
   put("first/config.toml", text);
   EXPECT_TRUE(mentions(error_of([&] { load(path("first"), Which::latest); }), {path("first"), "length rule visible", "now gives none"}));
+}
+
+// The numbers that are learned, in the metrics of each evaluation and in those of the run.
+TEST_F(TrainTest, LearnedNumbersOfAttentionAreInTheMetrics) {
+  Config config = tiny(8);
+  config.model.depth = 2, config.optim.warmup_steps = 0;
+  config.model.attention.alpha = 0.5, config.model.attention.learn_alpha = "head", config.model.attention.learn_gain = "layer";
+  config.model.attention.learn_bias = "model";
+  run(config, "run");
+  const TrainedModel trained = load(path("run"), Which::latest);
+  std::map<std::string, double> learned;
+  for (const auto& [name, value] : learned_attention(*trained.model)) learned[name] = value;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : learned) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"alpha", "alpha/0", "alpha/0/max", "alpha/0/min", "alpha/1", "alpha/1/max", "alpha/1/min",
+                                             "bias", "gain", "gain/0", "gain/1"}));
+  EXPECT_NE(learned["alpha/0"], 0.5) << "nothing was learned";
+  EXPECT_NE(learned["bias"], 0) << "nothing was learned";
+  EXPECT_LT(learned["alpha/1/min"], learned["alpha/1/max"]);
+  EXPECT_NEAR(learned["alpha"], (learned["alpha/0"] + learned["alpha/1"]) / 2, 1e-9);
+  const support::MetricRecord last = support::read_metrics(metrics_path(path("run"))).back();
+  for (const auto& [name, value] : learned) EXPECT_EQ(last.number("eval/" + name), value) << name;
 }
 
 TEST_F(TrainTest, LostCheckpointsAreNotReplacedByANewBeginning) {
