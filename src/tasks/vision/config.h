@@ -61,12 +61,22 @@ struct OptimConfig : train::OptimConfig {
   }
 };
 
+struct RunConfig : train::RunConfig {
+  bool statistics = false;
+
+  template <class V> void visit(V& v) {
+    train::RunConfig::visit(v);
+    v("statistics", statistics,
+      "at each evaluation, measure the attention of each block on some images: weight mass, entropy, zeros, skipped work, output variance");
+  }
+};
+
 struct Config {
   std::string task = "vision";
   models::VitConfig model = {};
   DataConfig data = {};
   OptimConfig optim = {};
-  train::RunConfig train = {};
+  RunConfig train = {};
 
   template <class V> void visit(V& v) {
     v("task", task, "what is trained", {"vision"});

@@ -16,8 +16,10 @@
 #include "data/codec.h"
 #include "support/config.h"
 #include "support/safetensors.h"
+#include "tasks/vision/attention_numbers.h"
 #include "tasks/vision/evaluation.h"
 #include "tasks/vision/learned_attention.h"
+#include "tasks/vision/model_input.h"
 #include "tasks/vision/trained_model.h"
 #include "tiny.h"
 #include "train/weights.h"
@@ -334,6 +336,25 @@ TEST_F(TrainTest, LearnedNumbersOfAttentionAreInTheMetrics) {
   EXPECT_NEAR(learned["alpha"], (learned["alpha/0"] + learned["alpha/1"]) / 2, 1e-9);
   const support::MetricRecord last = support::read_metrics(metrics_path(path("run"))).back();
   for (const auto& [name, value] : learned) EXPECT_EQ(last.number("eval/" + name), value) << name;
+}
+
+TEST_F(TrainTest, StatisticsOfAttentionAreInTheMetricsIfAskedFor) {
+  Config config = tiny(8);
+  config.model.depth = 2;
+  run(config, "without");
+  EXPECT_TRUE(std::isnan(support::read_metrics(metrics_path(path("without"))).back().number("eval/mass/0")));
+  config.train.statistics = true;
+  run(config, "with");
+  EXPECT_EQ(last_checkpoint_bytes(path("with"), 8), last_checkpoint_bytes(path("without"), 8)) << "looking changes nothing";
+  const TrainedModel trained = load(path("with"), Which::latest);
+  // All images of the evaluation, which are 64.
+  const auto images = data::open_images(source_of(config.data, config.data.eval));
+  at::Tensor pixels = at::empty({64, 8, 8, 1});
+  for (int64_t i = 0; i < 64; ++i) pixels[i] = model_input(trained.config, images->load(i)).pixels[0];
+  const support::MetricRecord last = support::read_metrics(metrics_path(path("with"))).back();
+  for (const auto& [name, value] : attention_statistics(*trained.model, pixels)) EXPECT_EQ(last.number("eval/" + name), value) << name;
+  EXPECT_GT(last.number("eval/mass/1"), 0);
+  EXPECT_EQ(read_status(path("with")).values.count("mass/1"), 0U) << "too many for a status";
 }
 
 TEST_F(TrainTest, LostCheckpointsAreNotReplacedByANewBeginning) {
