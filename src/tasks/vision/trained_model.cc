@@ -1,9 +1,12 @@
 #include "tasks/vision/trained_model.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <stdexcept>
 
+#include "support/config.h"
 #include "support/utf8.h"
 #include "tasks/vision/labels.h"
 #include "train/weights.h"
@@ -72,6 +75,38 @@ TrainedModel load(const std::string& run, train::Which which) {
   trained.model = std::make_unique<models::Vit>(trained.config.model, 0);
   train::load_weights(trained.weights.path(), trained.model->parameters());
   return trained;
+}
+
+void change_model(TrainedModel& trained, const std::vector<std::string>& changes) {
+  if (changes.empty()) return;
+  Config config = trained.config;
+  for (const std::string& change : changes) {
+    if (!train::key_of(change).starts_with("model."))
+      throw support::ConfigError(fmt::format("--set {}: only keys under model. can change here", change));
+    support::override_config(config, change);
+  }
+  config.model = models::resolved(config.model);
+  auto changed = std::make_unique<models::Vit>(config.model, 0);
+  const nn::Parameters &from = trained.model->parameters(), &to = changed->parameters();
+  const auto require_same = [&](bool same, const std::string& name) {
+    if (!same)
+      throw std::runtime_error(fmt::format(
+          "--set {}: with this, {} is not that of the trained weights; only keys that leave them as they are can change, such as "
+          "model.image_size and model.attention.length",
+          fmt::join(changes, " --set "), name));
+  };
+  const at::NoGradGuard guard;
+  for (const nn::Parameter& parameter : from.all()) require_same(to.find(parameter.name), parameter.name);
+  for (const nn::Parameter& parameter : to.all()) {
+    const nn::Parameter* trained_one = from.find(parameter.name);
+    require_same(trained_one, parameter.name);
+    at::Tensor value = trained_one->value;
+    if (parameter.name == "pos_embed") value = models::resample_position(value, config.model.image_size / *config.model.patch);
+    require_same(value.sizes() == parameter.value.sizes(), parameter.name);
+    parameter.value.copy_(value);
+  }
+  trained.config = std::move(config);
+  trained.model = std::move(changed);
 }
 
 }  // namespace hinge::vision

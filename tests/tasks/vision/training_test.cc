@@ -357,6 +357,41 @@ TEST_F(TrainTest, StatisticsOfAttentionAreInTheMetricsIfAskedFor) {
   EXPECT_EQ(read_status(path("with")).values.count("mass/1"), 0U) << "too many for a status";
 }
 
+// Positions are resampled or computed anew, the other weights stay, and what needs other weights is refused.
+TEST_F(TrainTest, ATrainedModelCanTakeOtherImageSizes) {
+  for (const nn::Position position : {nn::Position::learned, nn::Position::sinusoidal}) {
+    Config config = tiny(2);
+    config.model.position = position, config.model.stem = models::Stem::conv;
+    const std::string name = support::config_word(position);
+    run(config, name);
+    const at::NoGradGuard guard;
+    TrainedModel trained = load(path(name), Which::latest);
+    const models::Vit before(trained.config.model, 7);
+    train::load_weights(trained.weights.path(), before.parameters());
+    change_model(trained, {"model.image_size=16", "model.attention.length=fixed", "model.attention.length_n=4"});
+    EXPECT_EQ(trained.config.model.tokens(), 16);
+    EXPECT_EQ(trained.model->config().attention.length_n, 4);
+    for (const nn::Parameter& parameter : before.parameters().all()) {
+      const at::Tensor now = trained.model->parameters().find(parameter.name)->value;
+      const bool positions = parameter.name == "pos_embed";
+      EXPECT_TRUE(at::equal(now, positions ? models::resample_position(parameter.value, 4) : parameter.value)) << parameter.name;
+    }
+    Config large = trained.config;
+    large.model.image_size = 16;
+    const models::Vit same(large.model, 1);  // sinusoidal positions are those of a model of this size
+    for (const nn::Parameter& parameter : same.parameters().all())
+      parameter.value.copy_(trained.model->parameters().find(parameter.name)->value);
+    const at::Tensor images = at::sin(at::arange(512, at::kFloat)).view({2, 16, 16, 1});
+    EXPECT_TRUE(at::equal(same.forward(images), trained.model->forward(images)));
+  }
+  TrainedModel trained = load(path("learned"), Which::latest);
+  for (const char* change : {"model.patch=2", "model.depth=2", "model.position=sinusoidal", "model.attention.qk_norm=false"})
+    EXPECT_TRUE(mentions(error_of([&] { change_model(trained, {change}); }), {std::string("--set ") + change, "trained weights"}))
+        << change;
+  EXPECT_TRUE(mentions(error_of([&] { change_model(trained, {"model.image_sise=16"}); }), {"model.image_size"}));
+  EXPECT_TRUE(mentions(error_of([&] { change_model(trained, {"data.eval=test"}); }), {"only keys under model."}));
+}
+
 TEST_F(TrainTest, LostCheckpointsAreNotReplacedByANewBeginning) {
   run(tiny(12), "run", 10);
   const std::string metrics = content("run/metrics.jsonl");
