@@ -13,14 +13,23 @@ namespace {
 
 struct EvalOptions {
   RunOptions run;
-  std::string data, split, classes;
+  std::string data, split, classes, length, pp;
+  std::vector<std::string> set;
   bool json = false;
 };
 
 int eval(const EvalOptions& options) {
   const std::string& run = options.run.run;
-  const tasks::EvalRequest request{run, which_weights(options.run), options.data, options.split,
-                                   options.classes.empty() ? std::vector<std::string>() : read_names(options.classes)};
+  const tasks::EvalRequest request{
+      .run = run,
+      .which = which_weights(options.run),
+      .data = options.data,
+      .split = options.split,
+      .classes = options.classes.empty() ? std::vector<std::string>() : read_names(options.classes),
+      .changes = options.set,
+      .length = options.length,
+      .pp = options.pp,
+  };
   set_threads(options.run);
   tasks::EvalReport report = tasks::of_run(run).evaluate(request);
   tell_skipped(report.weights);
@@ -43,6 +52,9 @@ void add_eval(Command parent) {
   command.option("--data", options->data, "DATA", "Other data than the run's, see below");
   command.option("--split", options->split, "NAME", "Which part of the data (default: what training evaluates on)");
   command.option("--classes", options->classes, "FILE", "Predict only among some classes, see below");
+  command.option("--set", options->set, "KEY=VALUE", "Change a key of the model's config, see below").one_at_a_time();
+  command.option("--length", options->length, "RULE", "Another length rule of the attention, see below");
+  command.option("--pp", options->pp, "STEPS", "Another preprocessing than the run's, see below");
   command.flag("--json", options->json, "Print JSON instead of text");
   std::string footer = "What a run takes depends on its task:";
   for (const tasks::Task* task : tasks::all()) footer += fmt::format("\n  {}: {}", task->name, task->eval_help);

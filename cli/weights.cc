@@ -1,6 +1,7 @@
 // hinge weights: weights of vision transformers out of a run and into a new one, under timm's names.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/arguments.h"
@@ -32,6 +33,10 @@ int export_weights(const ExportOptions& options) {
   for (const auto& [name, tensor] : tensors) views.push_back({name, support::Dtype::kF32, tensor.sizes().vec(), tensor.data_ptr()});
   support::write_safetensors(options.file, views, {{"format", "pt"}});
   fmt::print("{} tensors of step {} written to {}\n", views.size(), trained.weights.checkpoint.step, options.file);
+  const auto ours = [](const support::TensorView& view) { return !models::has_counterpart_in_timm(view.name); };
+  if (const auto own = std::find_if(views.begin(), views.end(), ours); own != views.end())
+    fmt::print("Note: {} of them have no counterpart in timm, such as {}; hinge weights import reads them\n",
+               std::count_if(views.begin(), views.end(), ours), own->name);
   return 0;
 }
 

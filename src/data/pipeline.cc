@@ -27,9 +27,9 @@ void crop(Scratch& scratch, const Box& box) {
   std::swap(scratch.image, scratch.other);
 }
 
-void resize_box(Scratch& scratch, const Box& box, int height, int width) {
+void resize_box(Scratch& scratch, const Box& box, int height, int width, ResizeMethod method) {
   if (box == Box{0, 0, height, width} && scratch.image.height == height && scratch.image.width == width) return;
-  resize(scratch.image, box, height, width, scratch.other, scratch.resize);
+  resize(scratch.image, box, height, width, method, scratch.other, scratch.resize);
   std::swap(scratch.image, scratch.other);
 }
 
@@ -43,16 +43,17 @@ void require_at_least(const Image& image, int size, const char* step) {
 
 class Resize : public Step {
  public:
-  explicit Resize(int size) : size_(size) {}
-  void apply(Scratch& scratch, Random&) const override { resize_box(scratch, whole(scratch.image), size_, size_); }
+  Resize(int size, ResizeMethod method) : size_(size), method_(method) {}
+  void apply(Scratch& scratch, Random&) const override { resize_box(scratch, whole(scratch.image), size_, size_, method_); }
 
  private:
   int size_;
+  ResizeMethod method_;
 };
 
 class ResizeSmall : public Step {
  public:
-  explicit ResizeSmall(int size) : size_(size) {}
+  ResizeSmall(int size, ResizeMethod method) : size_(size), method_(method) {}
   void apply(Scratch& scratch, Random&) const override {
     const Image& image = scratch.image;
     const double ratio = static_cast<double>(size_) / std::min(image.height, image.width);
@@ -62,11 +63,12 @@ class ResizeSmall : public Step {
       throw ImageError(
           fmt::format("has {}x{} pixels, which resize_small({}) would make {}x{}: at most {} pixels are allowed, {} along a side",
                       image.height, image.width, size_, height, width, kMaxPixels, kMaxSide));
-    resize_box(scratch, whole(image), static_cast<int>(height), static_cast<int>(width));
+    resize_box(scratch, whole(image), static_cast<int>(height), static_cast<int>(width), method_);
   }
 
  private:
   int size_;
+  ResizeMethod method_;
 };
 
 class CentralCrop : public Step {
@@ -101,8 +103,9 @@ class RandomCrop : public Step {
 // image.
 class InceptionCrop : public Step {
  public:
-  InceptionCrop(int size, double area_min, double area_max) : size_(size), area_min_(area_min / 100), area_max_(area_max / 100) {}
-  void apply(Scratch& scratch, Random& random) const override { resize_box(scratch, choose(scratch.image, random), size_, size_); }
+  InceptionCrop(int size, double area_min, double area_max, ResizeMethod method)
+      : size_(size), area_min_(area_min / 100), area_max_(area_max / 100), method_(method) {}
+  void apply(Scratch& scratch, Random& random) const override { resize_box(scratch, choose(scratch.image, random), size_, size_, method_); }
 
  private:
   Box choose(const Image& image, Random& random) const {
@@ -129,6 +132,7 @@ class InceptionCrop : public Step {
 
   int size_;
   double area_min_, area_max_;
+  ResizeMethod method_;
 };
 
 // A window as large as the image, moved by up to `pad` pixels each way; what comes in from outside is `fill`.
@@ -198,9 +202,14 @@ struct Parameter {
   double low = 0, high = 0;
   bool whole = true;
   std::optional<double> otherwise = std::nullopt;  // without it, the parameter must be given
+  std::span<const std::string_view> words = {};    // of a parameter that is one of these; its value is the word's place
+
+  std::string text(double value) const { return words.empty() ? fmt::format("{}", value) : std::string(words[static_cast<size_t>(value)]); }
 };
 
 constexpr Parameter kSize{"size", 1, 16384};
+constexpr std::string_view kResizeMethods[] = {"antialias", "bilinear", "area"};  // in the order of ResizeMethod
+constexpr Parameter kMethod{.name = "method", .otherwise = 0, .words = kResizeMethods};
 
 // A step of the table has parameters, or takes any number of numbers; it makes a step on bytes, or the numbers the bytes become.
 using Values = std::vector<double>;
@@ -221,18 +230,19 @@ std::vector<float> line(double at_0, double at_255) {
 template <typename S, typename... T> std::unique_ptr<const Step> make(T... arguments) { return std::make_unique<S>(arguments...); }
 
 int whole(double value) { return static_cast<int>(value); }
+ResizeMethod resize_method(double value) { return static_cast<ResizeMethod>(whole(value)); }
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> kinds = {
-      {"resize", {kSize}, [](const Values& v) { return make<Resize>(whole(v[0])); }, nullptr},
-      {"resize_small", {kSize}, [](const Values& v) { return make<ResizeSmall>(whole(v[0])); }, nullptr},
+      {"resize", {kSize, kMethod}, [](const Values& v) { return make<Resize>(whole(v[0]), resize_method(v[1])); }, nullptr},
+      {"resize_small", {kSize, kMethod}, [](const Values& v) { return make<ResizeSmall>(whole(v[0]), resize_method(v[1])); }, nullptr},
       {"central_crop", {kSize}, [](const Values& v) { return make<CentralCrop>(whole(v[0])); }, nullptr},
       {"random_crop", {kSize}, [](const Values& v) { return make<RandomCrop>(whole(v[0])); }, nullptr},
       {"inception_crop",
-       {kSize, {"area_min", 0.01, 100, false, 5}, {"area_max", 0.01, 100, false, 100}},
+       {kSize, {"area_min", 0.01, 100, false, 5}, {"area_max", 0.01, 100, false, 100}, kMethod},
        [](const Values& v) {
          if (v[1] > v[2]) throw std::runtime_error(fmt::format("area_min {} is larger than area_max {}", v[1], v[2]));
-         return make<InceptionCrop>(whole(v[0]), v[1], v[2]);
+         return make<InceptionCrop>(whole(v[0]), v[1], v[2], resize_method(v[3]));
        },
        nullptr},
       {"pad_crop",
@@ -273,6 +283,16 @@ double number(std::string_view text) {
   return value;
 }
 
+// Of a word its place among the parameter's words, of other text the number.
+double value_of(const Parameter& parameter, std::string_view text) {
+  if (parameter.words.empty()) return number(text);
+  const auto word = std::find(parameter.words.begin(), parameter.words.end(), trimmed(text));
+  if (word == parameter.words.end())
+    throw std::runtime_error(
+        fmt::format("{} '{}' is unknown; known are {}", parameter.name, trimmed(text), fmt::join(parameter.words, ", ")));
+  return static_cast<double>(word - parameter.words.begin());
+}
+
 // "224, area_max=50" by the names and ranges of the parameters; any numbers where there are none to check (standardize).
 Values read_values(const Kind& kind, std::span<const std::string_view> items) {
   if (kind.parameters.empty() && kind.values != nullptr) {
@@ -294,16 +314,16 @@ Values read_values(const Kind& kind, std::span<const std::string_view> items) {
     } else {
       ++next;
     }
-    if (at >= given.size()) throw std::runtime_error(fmt::format("takes at most {} numbers", given.size()));
+    if (at >= given.size()) throw std::runtime_error(fmt::format("takes at most {} parameters", given.size()));
     if (given[at]) throw std::runtime_error(fmt::format("{} is given twice", kind.parameters[at].name));
-    given[at] = number(text);
+    given[at] = value_of(kind.parameters[at], text);
   }
   Values values;
   for (size_t i = 0; i < given.size(); ++i) {
     const Parameter& parameter = kind.parameters[i];
     if (!given[i] && !parameter.otherwise) throw std::runtime_error(fmt::format("needs {}", parameter.name));
     const double value = given[i] ? *given[i] : *parameter.otherwise;
-    if (value < parameter.low || value > parameter.high || (parameter.whole && value != std::floor(value)))
+    if (parameter.words.empty() && (value < parameter.low || value > parameter.high || (parameter.whole && value != std::floor(value))))
       throw std::runtime_error(fmt::format("{} {} is not allowed: give a {}number from {} to {}", parameter.name, value,
                                            parameter.whole ? "whole " : "", parameter.low, parameter.high));
     values.push_back(value);
@@ -326,7 +346,8 @@ std::string usage() {
   for (const Kind& kind : kinds()) {
     std::vector<std::string> names;
     for (const Parameter& parameter : kind.parameters)
-      names.push_back(parameter.otherwise ? fmt::format("{}={}", parameter.name, *parameter.otherwise) : std::string(parameter.name));
+      names.push_back(parameter.otherwise ? fmt::format("{}={}", parameter.name, parameter.text(*parameter.otherwise))
+                                          : std::string(parameter.name));
     if (kind.name == "standardize") names = {"mean...", "std..."};
     list.push_back(names.empty() ? std::string(kind.name) : fmt::format("{}({})", kind.name, fmt::join(names, ",")));
   }

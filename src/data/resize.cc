@@ -7,19 +7,24 @@
 namespace hinge::data {
 namespace {
 
-void make_taps(int from, int to, ResizeScratch::Taps& taps) {
-  const double scale = static_cast<double>(from) / to, reach = std::max(scale, 1.0);
-  taps.width = std::min(from, static_cast<int>(std::ceil(reach)) * 2 + 1);
+void make_taps(int from, int to, ResizeMethod method, ResizeScratch::Taps& taps) {
+  const double scale = static_cast<double>(from) / to, reach = method == ResizeMethod::antialias ? std::max(scale, 1.0) : 1.0;
+  // Not yet divided by their sum: of input place `place` for the output place around `centre`.
+  const auto weight = [&](int place, double centre) {
+    if (method != ResizeMethod::area) return std::max(0.0, 1 - std::abs(place - centre) / reach);
+    return std::max(0.0, std::min(place + 0.5, centre + scale / 2) - std::max(place - 0.5, centre - scale / 2));
+  };
+  const double extent = method == ResizeMethod::area ? scale / 2 + 0.5 : reach;  // how far from the centre weights can be above 0
+  taps.width = std::min(from, static_cast<int>(std::ceil(extent)) * 2 + 1);
   taps.first.resize(static_cast<size_t>(to));
   taps.weights.assign(static_cast<size_t>(to) * static_cast<size_t>(taps.width), 0);
   for (int i = 0; i < to; ++i) {
     const double centre = (i + 0.5) * scale - 0.5;
-    const int first = std::clamp(static_cast<int>(std::floor(centre - reach)) + 1, 0, from - taps.width);
+    const int first = std::clamp(static_cast<int>(std::floor(centre - extent)) + 1, 0, from - taps.width);
     float* weights = taps.weights.data() + static_cast<size_t>(i) * static_cast<size_t>(taps.width);
     double sum = 0;
-    for (int tap = 0; tap < taps.width; ++tap) sum += std::max(0.0, 1 - std::abs(first + tap - centre) / reach);
-    for (int tap = 0; tap < taps.width; ++tap)
-      weights[tap] = static_cast<float>(std::max(0.0, 1 - std::abs(first + tap - centre) / reach) / sum);
+    for (int tap = 0; tap < taps.width; ++tap) sum += weight(first + tap, centre);
+    for (int tap = 0; tap < taps.width; ++tap) weights[tap] = static_cast<float>(weight(first + tap, centre) / sum);
     taps.first[static_cast<size_t>(i)] = first;
   }
 }
@@ -38,9 +43,9 @@ template <int kChannels> void squeeze_line(const float* line, const ResizeScratc
 
 }  // namespace
 
-void resize(const Image& from, const Box& box, int height, int width, Image& to, ResizeScratch& scratch) {
-  make_taps(box.height, height, scratch.rows);
-  make_taps(box.width, width, scratch.columns);
+void resize(const Image& from, const Box& box, int height, int width, ResizeMethod method, Image& to, ResizeScratch& scratch) {
+  make_taps(box.height, height, method, scratch.rows);
+  make_taps(box.width, width, method, scratch.columns);
   to.reshape(height, width, from.channels);
   const size_t line_length = static_cast<size_t>(box.width) * static_cast<size_t>(from.channels);
   scratch.line.resize(line_length);

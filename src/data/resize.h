@@ -1,4 +1,4 @@
-// Bilinear resizing of a rectangle of an image.
+// Resizing of a rectangle of an image.
 #pragma once
 
 #include <vector>
@@ -24,9 +24,14 @@ struct ResizeScratch {
   std::vector<float> line;
 };
 
-// The box becomes height x width pixels. An output pixel is a weighted mean of the input pixels around its centre, by a triangle whose
-// half width is one pixel of the coarser of the two grids: interpolation when growing, antialiased when shrinking. At the border the
-// weights inside the box are made to add up to 1.
-void resize(const Image& from, const Box& box, int height, int width, Image& to, ResizeScratch& scratch);
+// How input pixels are weighted for an output pixel. At the border the weights inside the box are made to add up to 1.
+enum class ResizeMethod {
+  antialias,  // a triangle whose half width is one pixel of the coarser of the two grids: interpolation when growing, a mean when shrinking
+  bilinear,   // a triangle whose half width is one input pixel: interpolation, also when shrinking (TensorFlow's bilinear)
+  area,       // by the area of the input pixel that the output pixel covers (TensorFlow's area)
+};
+
+// The box becomes height x width pixels.
+void resize(const Image& from, const Box& box, int height, int width, ResizeMethod method, Image& to, ResizeScratch& scratch);
 
 }  // namespace hinge::data

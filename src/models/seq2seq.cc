@@ -220,7 +220,7 @@ double Seq2Seq::flops(const std::vector<int64_t>& source_lengths, const std::vec
   require(source_lengths.size() == target_lengths.size(), "flops: as many source lengths as target lengths");
   const auto d = [](int64_t x) { return static_cast<double>(x); };
   const double C = d(*config_.width), W = d(*config_.ffn.width);
-  const auto gate = [&](const nn::AttentionConfig& attention) { return attention.gate.value_or(false) ? C * C : 0.0; };
+  const auto gate = [&](const nn::AttentionConfig& attention) { return attention.has_gate() ? C * C : 0.0; };
   double pairs = 0;
   for (size_t i = 0; i < source_lengths.size(); ++i) {
     const double S = d(source_lengths[i]), T = d(target_lengths[i]);

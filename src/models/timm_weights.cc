@@ -46,9 +46,11 @@ std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("
 // What in the config decides whether a tensor is there.
 std::string advice(const std::string& name) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (name.rfind("stem.", 0) == 0) return "convolutions before the patch embedding belong to model.stem = conv";
   if (has("rms_norm.")) return "an RMS norm belongs to the preset rela of model.attention";
   if (has(".mlp.norm.")) return "a norm in the feed-forward layer belongs to model.ffn.activation = softmax_norm";
-  if (has("_norm.") && has(".attn.")) return "model.attention.qk_norm says whether queries and keys have norms";
+  if (has("_norm.") && has(".attn."))
+    return "model.attention.qk_norm says whether queries and keys have norms, qk_norm_bias whether these have biases";
   if (name.rfind("fc_norm.", 0) == 0 || name.rfind("norm.", 0) == 0)
     return "the last norm is fc_norm with model.pool_first = true (the mean comes before it), and norm with false";
   if (name == "cls_token") return "a class token belongs to model.pool = tok";
@@ -56,6 +58,9 @@ std::string advice(const std::string& name) {
   if (has("pre_logits.")) return "a layer before the head belongs to model.rep_size";
   if (has("head.")) return "--no-head imports all but the head";
   if (has("gate.")) return "a gate belongs to model.attention.gate";
+  for (const char* learned : {"alpha", "gain", "bias"})
+    if (name == std::string(nn::kSharedPrefix) + learned || name.ends_with(std::string(".attn.") + learned))
+      return fmt::format("model.attention.learn_{} says whether it is learned, and for what", learned);
   return "the file belongs to another config";
 }
 
@@ -156,6 +161,12 @@ std::vector<std::pair<std::string, Tensor>> timm_weights(const Vit& model) {
       tensors.emplace_back(timm_name(parameter.name, config), parameter.value.detach());
   }
   return tensors;
+}
+
+bool has_counterpart_in_timm(const std::string& name) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  return !name.starts_with("stem.") && !name.starts_with(nn::kSharedPrefix) && !has(".gate.") && !has("rms_norm.") && !has(".mlp.norm.") &&
+         !has("attn.alpha") && !has("attn.gain") && !name.ends_with("attn.bias");
 }
 
 std::vector<std::string> load_timm_weights(const support::SafetensorsFile& file, const Vit& model, bool head) {

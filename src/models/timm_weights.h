@@ -2,6 +2,7 @@
 //   * with pool = tok, timm's position embedding has an entry for the class token, which comes first; ours is part of cls_token
 //   * with pool_first, timm calls the last norm fc_norm
 //   * a fixed position embedding (sinusoidal) is no parameter of ours and a tensor of timm's file
+//   * the stem's convolutions, gates and learned numbers of attention have names of ours only
 #pragma once
 
 #include <string>
@@ -15,6 +16,9 @@ namespace hinge::models {
 
 // The model's weights under timm's names; tensors are float32 and may share the model's memory.
 std::vector<std::pair<std::string, at::Tensor>> timm_weights(const Vit& model);
+
+// Of a file's names, those of parts that timm's vision transformers do not have.
+bool has_counterpart_in_timm(const std::string& name);
 
 // Copies the file's weights into the model; numbers of other floating types are converted, a position embedding of another resolution is
 // resampled. Without `head`, the file's head is passed over and the model's stays as it is.

@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <stdexcept>
 
 #include "hinge/ops/dense.h"
 #include "models/sizes.h"
+#include "support/config.h"
 #include "support/require.h"
 
 namespace hinge::models {
@@ -20,6 +22,8 @@ using at::Tensor;
 using support::require;
 
 constexpr double kBiasDeviation = 1e-6;  // of the feed-forward layers' biases at the start, as in big_vision
+
+constexpr const char* kFirstKey = "model.attention.first";
 
 struct Size {
   const char* name;
@@ -52,6 +56,11 @@ VitConfig resolved(VitConfig config) {
   positive("classes", config.classes);
   require(config.image_size >= *config.patch,
           fmt::format("model.patch {} is larger than model.image_size {}", *config.patch, config.image_size));
+  require(config.stem != Stem::conv || std::has_single_bit(static_cast<uint64_t>(*config.patch)),
+          fmt::format("model.stem conv halves an image again and again: model.patch must be a power of two, got {}", *config.patch));
+  require(
+      config.stem != Stem::conv || config.image_size % *config.patch == 0,
+      fmt::format("model.stem conv needs an image_size that is a multiple of the patch, got {} and {}", config.image_size, *config.patch));
   require(*config.width % *config.heads == 0,
           fmt::format("model.width {} is not a multiple of model.heads {}", *config.width, *config.heads));
   require(config.position != nn::Position::sinusoidal || *config.width % 4 == 0,
@@ -65,6 +74,14 @@ VitConfig resolved(VitConfig config) {
     require(value >= 0 && value < 1, fmt::format("model.{} must be in [0, 1), got {}", key, value));
   check(config.ffn, "model.ffn");
   nn::attention_options(config.attention, "model.attention");
+  const FirstBlocksAttention& first = config.attention.first;
+  require(first.blocks >= 0 && first.blocks <= *config.depth,
+          fmt::format("model.attention.first.blocks must be from 0 to model.depth, which is {}, got {}", *config.depth, first.blocks));
+  if (first.blocks > 0) {
+    nn::attention_options(config.attention_of(0), kFirstKey);
+  } else if (const auto given = support::config_differences(FirstBlocksAttention(), first); !given.empty()) {
+    throw std::runtime_error(fmt::format("{0}.{1} is given, but {0}.blocks is 0: say for how many blocks", kFirstKey, given[0].key));
+  }
   return config;
 }
 
@@ -81,13 +98,9 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   const at::NoGradGuard guard;
   const nn::Builder builder{parameters_, at::make_generator<at::CPUGeneratorImpl>(seed)};
   const int64_t width = *config_.width;
-  {
-    nn::Parameters scratch;
-    const Tensor flat =
-        nn::Builder{scratch, builder.generator}.xavier("patch", width, config_.channels * *config_.patch * *config_.patch).detach();
-    patch_weight_ =
-        parameters_.add("patch_embed.proj.weight", flat.view({width, config_.channels, *config_.patch, *config_.patch}), /*decays=*/true);
-  }
+  if (config_.stem == Stem::conv) stem_.emplace(builder.under("stem"), config_.stem_layers(), config_.init);
+  const int64_t channels = stem_ ? width : config_.channels, pixels = stem_ ? 1 : *config_.patch;  // of what is embedded
+  patch_weight_ = builder.kernel("patch_embed.proj.weight", {width, channels, pixels, pixels}, config_.init);
   patch_bias_ = builder.constant("patch_embed.proj.bias", {width}, 0);
   if (config_.position == nn::Position::learned)
     position_ = builder.normal("pos_embed", {1, config_.tokens(), width}, 1 / std::sqrt(static_cast<double>(width)));
@@ -95,12 +108,13 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
     position_ = nn::sinusoidal_positions_2d(config_.image_size / *config_.patch, width);
   if (config_.pool == Pool::tok) class_token_ = builder.constant("cls_token", {1, 1, width}, 0);
   nn::BlockConfig block;
-  block.width = width, block.heads = *config_.heads, block.attention = config_.attention, block.attention_key = "model.attention";
+  block.width = width, block.heads = *config_.heads;
   block.ffn = config_.ffn, block.norm = config_.norm, block.dropout = config_.dropout, block.bias_deviation = kBiasDeviation;
   block.gradient_checkpointing = config_.gradient_checkpointing;
   std::vector<nn::BlockConfig> blocks;
   for (int64_t i = 0; i < *config_.depth; ++i) {
     block.drop_path = nn::drop_path_of(config_.drop_path, i, *config_.depth);
+    block.attention = config_.attention_of(i), block.attention_key = i < config_.attention.first.blocks ? kFirstKey : "model.attention";
     blocks.push_back(block);
   }
   encoder_.emplace(builder, "blocks", blocks);
@@ -108,7 +122,8 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   if (config_.pool == Pool::map) {
     const nn::Builder pool = builder.under("attn_pool");
     nn::AttentionConfig attention = config_.attention;  // its fixed numbers only
-    attention.qk_norm = attention.gate = attention.learn_alpha = attention.learn_gain = attention.learn_bias = false;
+    attention.qk_norm = false;
+    attention.gate = attention.learn_alpha = attention.learn_gain = attention.learn_bias = "none";
     attention.dropout.reset();
     const double limit = std::sqrt(6.0 / static_cast<double>(width + 1));
     const Tensor probe = parameters_.add("attn_pool.latent", at::empty({1, 1, width}).uniform_(-1, 1, builder.generator) * limit, false);
@@ -119,7 +134,7 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   }
   int64_t features = width;
   if (config_.rep_size > 0) {
-    rep_weight_ = builder.xavier("pre_logits.fc.weight", config_.rep_size, width);
+    rep_weight_ = builder.kernel("pre_logits.fc.weight", {config_.rep_size, width}, config_.init);
     rep_bias_ = builder.constant("pre_logits.fc.bias", {config_.rep_size}, 0);
     features = config_.rep_size;
   }
@@ -146,7 +161,8 @@ Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed
     throw std::runtime_error(
         fmt::format("the model takes images of {0} x {0} pixels with {1} channels", config_.image_size, config_.channels));
   const int64_t n = images.size(0);
-  Tensor x = hinge::linear(patches(images, *config_.patch), patch_weight_.view({*config_.width, -1}), patch_bias_,
+  const Tensor patched = stem_ ? stem_->forward(images).flatten(1, 2) : patches(images, *config_.patch);
+  Tensor x = hinge::linear(patched, patch_weight_.view({*config_.width, -1}), patch_bias_,
                            position_.expand({n, config_.tokens(), *config_.width}));
   if (class_token_.defined()) x = at::cat({class_token_.expand({n, 1, *config_.width}), x}, 1);
   std::optional<nn::Noise> noise;
@@ -174,12 +190,19 @@ Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*s
 double Vit::flops() const {
   const auto d = [](int64_t x) { return static_cast<double>(x); };
   const double L = d(config_.tokens() + (config_.pool == Pool::tok)), W = d(*config_.width), M = d(*config_.ffn.width);
-  double block = 2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W;
-  if (config_.attention.gate.value_or(false)) block += 2 * L * W * W;
+  double blocks = d(*config_.depth) * (2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W);
+  for (int64_t i = 0; i < *config_.depth; ++i)
+    if (config_.attention_of(i).has_gate()) blocks += 2 * L * W * W;
   const double features = config_.rep_size > 0 ? d(config_.rep_size) : W;
   double head = 2 * features * d(config_.classes) + (config_.rep_size > 0 ? 2 * W * features : 0);
   if (config_.pool == Pool::map) head += 2 * L * W * 2 * W + 4 * L * W + 4 * W * W + 4 * W * M;
-  return 2 * d(config_.tokens()) * W * d(config_.channels * *config_.patch * *config_.patch) + d(*config_.depth) * block + head;
+  double embedding = 2 * d(config_.tokens()) * W * (stem_ ? W : d(config_.channels * *config_.patch * *config_.patch));
+  int64_t side = config_.image_size;
+  for (const nn::ConvStem::Layer& layer : config_.stem_layers()) {
+    side /= layer.stride;
+    embedding += 2 * d(side * side) * d(9 * layer.in * layer.out);
+  }
+  return embedding + blocks + head;
 }
 
 }  // namespace hinge::models

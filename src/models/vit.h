@@ -9,26 +9,53 @@
 #include <vector>
 
 #include "nn/block.h"
+#include "nn/conv_stem.h"
 #include "nn/position.h"
 
 namespace hinge::models {
 
+// What makes tokens of an image: a linear embedding of its patches, or convolutions that end at the patches' grid (nn/conv_stem.h).
+enum class Stem { patches, conv };
+inline std::vector<std::pair<std::string, Stem>> config_words(Stem) { return {{"patches", Stem::patches}, {"conv", Stem::conv}}; }
+
 enum class Pool { gap, tok, map };
 inline std::vector<std::pair<std::string, Pool>> config_words(Pool) { return {{"gap", Pool::gap}, {"tok", Pool::tok}, {"map", Pool::map}}; }
+
+// The attention of the first blocks, where it differs from that of the others.
+struct FirstBlocksAttention : nn::AttentionConfig {
+  int64_t blocks = 0;
+
+  template <class V> void visit(V& v) {
+    v("blocks", blocks,
+      "number of first blocks that have an attention of their own: the keys of this group, and model.attention for others");
+    nn::AttentionConfig::visit(v);
+  }
+};
+
+struct VitAttentionConfig : nn::AttentionConfig {
+  FirstBlocksAttention first = {};
+
+  template <class V> void visit(V& v) {
+    nn::AttentionConfig::visit(v);
+    v("first", first, "the attention of the first blocks");
+  }
+};
 
 struct VitConfig {
   std::string size = {};
   int64_t image_size = 224, channels = 3, classes = 1000;
   std::optional<int64_t> patch = {}, width = {}, depth = {}, heads = {};  // resolved() fills them in, and the width of ffn
+  Stem stem = Stem::patches;
   nn::NormPlacement norm = nn::NormPlacement::pre;
   nn::Position position = nn::Position::learned;
   Pool pool = Pool::gap;
   bool pool_first = false;
   int64_t rep_size = 0;
   double head_bias = 0.0;
+  nn::Init init = nn::Init::xavier;
   double dropout = 0.0, drop_path = 0.0;
   nn::FeedForwardConfig ffn = {.width = {}, .activation = "gelu"};
-  nn::AttentionConfig attention = default_attention();
+  VitAttentionConfig attention = default_attention();
   bool gradient_checkpointing = false;  // a matter of training, no key of the model
 
   template <class V> void visit(V& v) {
@@ -39,6 +66,9 @@ struct VitConfig {
     v("channels", channels, "channels of an image");
     v("classes", classes, "classes of the head; 0: as many as the data set has");
     v("patch", patch, "pixels of a patch's side");
+    v("stem", stem,
+      "what makes tokens of an image: an embedding of its patches, or convolutions of 3 x 3 pixels that end at the patches' grid, for "
+      "small images");
     v("width", width, "elements of a token");
     v("depth", depth, "blocks");
     v("heads", heads, "attention heads");
@@ -48,6 +78,7 @@ struct VitConfig {
     v("pool_first", pool_first, "with pool = gap: take the mean before the last norm, as timm does, instead of after");
     v("rep_size", rep_size, "width of a tanh layer before the head; 0: none, -1: as wide as a token");
     v("head_bias", head_bias, "initial value of the head's bias");
+    v("init", init, "initialisation of the stem and of the tanh layer: Xavier uniform, or LeCun normal as in big_vision");
     v("dropout", dropout,
       "probability of dropping an element of the embeddings and of each branch in training; ffn.dropout is for hidden units");
     v("drop_path", drop_path, "stochastic depth: probability that an example skips a branch of the last block; falls to 0 at the first");
@@ -55,10 +86,17 @@ struct VitConfig {
     v("attention", attention, "the attention");
   }
 
-  static nn::AttentionConfig default_attention() {
-    nn::AttentionConfig attention;
+  static VitAttentionConfig default_attention() {
+    VitAttentionConfig attention;
     attention.preset = "relu-vit", attention.qk_norm = true;
     return attention;
+  }
+  nn::AttentionConfig attention_of(int64_t block) const {
+    if (block < attention.first.blocks) return overridden(attention, attention.first);
+    return attention;
+  }
+  std::vector<nn::ConvStem::Layer> stem_layers() const {  // of a resolved one; none without convolutions
+    return stem == Stem::conv ? nn::ConvStem::layers(channels, *width, *patch) : std::vector<nn::ConvStem::Layer>();
   }
   int64_t tokens() const { return (image_size / *patch) * (image_size / *patch); }  // of a resolved one
 };
@@ -100,6 +138,7 @@ class Vit {
 
   VitConfig config_;
   nn::Parameters parameters_;
+  std::optional<nn::ConvStem> stem_;
   at::Tensor patch_weight_, patch_bias_, class_token_, position_;
   std::optional<nn::Stack> encoder_;
   nn::Norm norm_;  // pre-norm

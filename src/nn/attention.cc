@@ -57,6 +57,8 @@ class Check {
   const std::string& key_;
 };
 
+bool is_learned(const std::string& sharing) { return !sharing.empty() && sharing != "none"; }
+
 // Which parts of the config, by name, the fixed formula of a preset or of softmax leaves no room for.
 std::vector<std::string> parts_given(const AttentionConfig& config) {
   std::vector<std::string> parts;
@@ -64,8 +66,8 @@ std::vector<std::string> parts_given(const AttentionConfig& config) {
     if (given) parts.emplace_back(name);
   };
   add(!config.length.empty(), "length"), add(config.alpha.has_value(), "alpha"), add(config.gain.has_value(), "gain");
-  add(config.bias.has_value(), "bias"), add(config.learn_alpha.value_or(false), "learn_alpha");
-  add(config.learn_gain.value_or(false), "learn_gain"), add(config.learn_bias.value_or(false), "learn_bias");
+  add(config.bias.has_value(), "bias"), add(is_learned(config.learn_alpha), "learn_alpha");
+  add(is_learned(config.learn_gain), "learn_gain"), add(is_learned(config.learn_bias), "learn_bias");
   return parts;
 }
 
@@ -109,6 +111,20 @@ Tensor packed_projections(const Builder& builder, const std::string& name, int64
   return builder.parameters.add(builder.prefix + name, at::cat(all), /*decays=*/true);
 }
 
+// The number that all attentions of the model share: made by the first that asks for it.
+Tensor shared_number(const Builder& builder, const std::string& name, double start, const std::string& key) {
+  const std::string shared = kSharedPrefix + name;
+  const Parameter* known = builder.parameters.find(shared);
+  if (!known) return Builder{builder.parameters, builder.generator}.constant(shared, {1}, start);
+  const double there = known->value.item<double>();
+  if (there != static_cast<float>(start))
+    throw std::runtime_error(
+        fmt::format("{0}.learn_{1} = model: the attentions share one {1}, but here it starts at {2} and elsewhere at {3}; "
+                    "give them the same {1}, or learn one for each layer",
+                    key, name, start, there));
+  return known->value;
+}
+
 // [B, L, parts H D] or [L, parts H D] as [B, H, L, D].
 Tensor part_of(const Tensor& packed, int64_t parts, int64_t which, int64_t heads) {
   const Tensor batched = packed.dim() == 2 ? packed.unsqueeze(0) : packed;
@@ -123,23 +139,35 @@ std::vector<std::string> attention_presets() {
   return names;
 }
 
+std::vector<support::Renames::Word> AttentionConfig::renames(const std::string& key) {
+  std::vector<support::Renames::Word> words = {{key + ".gate", true, "linear"}, {key + ".gate", false, "none"}};
+  for (const char* learned : {".learn_alpha", ".learn_gain", ".learn_bias"}) {
+    words.push_back({key + learned, true, "head"});
+    words.push_back({key + learned, false, "none"});
+  }
+  return words;
+}
+
 AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own) {
   AttentionConfig result = own;
   const auto inherit = [](auto& value, const auto& from) {
     if (!value) value = from;
   };
-  inherit(result.qk_norm, base.qk_norm), inherit(result.gate, base.gate), inherit(result.dropout, base.dropout);
-  inherit(result.gamma, base.gamma);
+  const auto inherit_word = [](std::string& word, const std::string& from) {
+    if (word.empty()) word = from;
+  };
+  inherit(result.qk_norm, base.qk_norm), inherit(result.qk_norm_bias, base.qk_norm_bias), inherit_word(result.gate, base.gate);
+  inherit(result.dropout, base.dropout), inherit(result.gamma, base.gamma);
   if (!own.preset.empty()) return result;
   result.preset = base.preset;
-  if (own.h.empty()) result.h = base.h;
+  inherit_word(result.h, base.h);
   if (own.length.empty()) {
     result.length = base.length;
     inherit(result.length_n, base.length_n);
   }
   inherit(result.alpha, base.alpha), inherit(result.gain, base.gain);
-  inherit(result.bias, base.bias), inherit(result.learn_alpha, base.learn_alpha);
-  inherit(result.learn_gain, base.learn_gain), inherit(result.learn_bias, base.learn_bias);
+  inherit(result.bias, base.bias), inherit_word(result.learn_alpha, base.learn_alpha);
+  inherit_word(result.learn_gain, base.learn_gain), inherit_word(result.learn_bias, base.learn_bias);
   return result;
 }
 
@@ -149,6 +177,10 @@ PackedAttentionOptions attention_options(const AttentionConfig& config, const st
   const double dropout = config.dropout.value_or(0);
   check.require(dropout >= 0 && dropout < 1, ".dropout must be in [0, 1), got {}", dropout);
   check.positive("gamma", config.gamma.value_or(1));
+  for (const auto& [part, word] : {std::pair("learn_alpha", config.learn_alpha), std::pair("learn_gain", config.learn_gain),
+                                   std::pair("learn_bias", config.learn_bias)})
+    if (!word.empty()) check.known(part, word, AttentionConfig::sharing_words());
+  if (!config.gate.empty()) check.known("gate", config.gate, AttentionConfig::gate_words());
   PackedAttentionOptions options;
   if (const SparsePreset* sparse = sparse_preset(config.preset)) {
     std::vector<std::string> parts = parts_given(config);
@@ -180,19 +212,27 @@ Attention::Attention(const Builder& builder, const AttentionConfig& config, cons
   }
   if (config.qk_norm.value_or(false)) {
     options_.norm.eps = kNormEps;
+    const auto bias = [&](const char* name) {  // without one, zeros that are no parameter
+      return config.qk_norm_bias.value_or(true) ? builder.constant(name, {depth}, 0) : at::zeros({depth});
+    };
     options_.norm.q_weight = builder.constant("q_norm.weight", {depth}, 1);
-    options_.norm.q_bias = builder.constant("q_norm.bias", {depth}, 0);
+    options_.norm.q_bias = bias("q_norm.bias");
     options_.norm.k_weight = builder.constant("k_norm.weight", {depth}, 1);
-    options_.norm.k_bias = builder.constant("k_norm.bias", {depth}, 0);
+    options_.norm.k_bias = bias("k_norm.bias");
   }
-  const auto learned = [&](const std::optional<bool>& wanted, const char* name, PerHead& option, double otherwise) {
-    if (!wanted.value_or(false)) return;
-    option = builder.constant(name, {heads}, option.values.defined() ? option.values.item<double>() : otherwise);
+  const auto learned = [&](const std::string& sharing, const char* name, PerHead& option, double otherwise) {
+    if (!is_learned(sharing)) return;
+    const double start = option.values.defined() ? option.values.item<double>() : otherwise;
+    if (sharing == "model")
+      option = shared_number(builder, name, start, key);
+    else
+      option = builder.constant(name, {sharing == "head" ? heads : 1}, start);
   };
   learned(config.learn_alpha, "alpha", options_.attention.alpha, 1);
   learned(config.learn_gain, "gain", options_.attention.gain, 1);
   learned(config.learn_bias, "bias", options_.attention.bias, 0);
-  if (config.gate.value_or(false)) {
+  if (config.has_gate()) {
+    sigmoid_gate_ = config.gate == "sigmoid";
     gate_weight_ = builder.xavier("gate.weight", width, width);
     gate_bias_ = builder.constant("gate.bias", {width}, 0);
   }
@@ -208,7 +248,10 @@ bool Attention::regularised() const {
 
 Tensor Attention::finish(const Tensor& x, const Tensor& attended, const Tensor& residual) const {
   Tensor result = rms_weight_.defined() ? rms_norm(attended, rms_weight_, kNormEps) : attended;
-  if (gate_weight_.defined()) result = result * hinge::linear(x, gate_weight_, gate_bias_);
+  if (gate_weight_.defined()) {
+    const Tensor gate = hinge::linear(x, gate_weight_, gate_bias_);
+    result = result * (sigmoid_gate_ ? at::sigmoid(gate) : gate);
+  }
   return hinge::linear(result, out_weight_, out_bias_, residual);
 }
 

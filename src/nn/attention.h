@@ -8,6 +8,7 @@
 
 #include "nn/forward.h"
 #include "nn/parameters.h"
+#include "support/config.h"
 
 namespace hinge::nn {
 
@@ -16,9 +17,9 @@ std::vector<std::string> attention_presets();
 
 // An attention as configs have it: a preset, and single parts that differ from it. What is empty or none is not given.
 struct AttentionConfig {
-  std::string preset = {}, h = {}, length = {};
+  std::string preset = {}, h = {}, length = {}, learn_alpha = {}, learn_gain = {}, learn_bias = {}, gate = {};
   std::optional<double> alpha = {}, length_n = {}, gain = {}, bias = {}, gamma = {}, dropout = {};
-  std::optional<bool> learn_alpha = {}, learn_gain = {}, learn_bias = {}, qk_norm = {}, gate = {};
+  std::optional<bool> qk_norm = {}, qk_norm_bias = {};
 
   template <class V> void visit(V& v) {
     v("preset", preset, "point in the family of attentions; the other keys override parts of it", or_empty(attention_presets()));
@@ -30,13 +31,24 @@ struct AttentionConfig {
     v("gain", gain, "factor of the weights; none: the preset's");
     v("bias", bias, "added to the scores; none: the preset's");
     v("gamma", gamma, "for the preset reluformer, whose gain is sqrt(2) / gamma; none: 1; other presets have none");
-    v("learn_alpha", learn_alpha, "learn alpha, one value per head; none: false");
-    v("learn_gain", learn_gain, "learn the gain, one value per head; none: false");
-    v("learn_bias", learn_bias, "learn the bias, one value per head; none: false");
+    v("learn_alpha", learn_alpha, "learn alpha: one value for the model, for each layer or for each head; empty: none",
+      or_empty(sharing_words()));
+    v("learn_gain", learn_gain, "learn the gain, likewise", or_empty(sharing_words()));
+    v("learn_bias", learn_bias, "learn the bias, likewise", or_empty(sharing_words()));
     v("qk_norm", qk_norm, "layer norm of each head's queries and keys; none: false");
-    v("gate", gate, "multiply the result by one more projection of the input; none: false");
+    v("qk_norm_bias", qk_norm_bias, "whether the norms of qk_norm have biases; none: true");
+    v("gate", gate, "multiply the result by one more projection of the input, as it is or through a sigmoid; empty: none",
+      or_empty(gate_words()));
     v("dropout", dropout, "probability of dropping an attention weight in training; none: 0");
   }
+
+  // What shares a number that is learned, and what gates there are.
+  static std::vector<std::string> sharing_words() { return {"none", "model", "layer", "head"}; }
+  static std::vector<std::string> gate_words() { return {"none", "linear", "sigmoid"}; }
+  bool has_gate() const { return !gate.empty() && gate != "none"; }
+
+  // What to say where a config has what these keys took in former versions, true and false; `key` is where the attention is.
+  static std::vector<support::Renames::Word> renames(const std::string& key);
 
  private:
   static std::vector<std::string> or_empty(std::vector<std::string> words) {
@@ -45,8 +57,11 @@ struct AttentionConfig {
   }
 };
 
-// What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, gate, dropout and gamma
-// from the base: the other parts belong to the base's preset.
+// Before the names of parameters that all attentions of a model share: "attention.alpha".
+inline constexpr const char* kSharedPrefix = "attention.";
+
+// What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, qk_norm_bias, gate,
+// dropout and gamma from the base: the other parts belong to the base's preset.
 AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own);
 
 // The options of the op, checked; without dropout and norms. `key` is where the config is, such as "model.attention". Throws
@@ -95,6 +110,7 @@ class Attention {
   PackedAttentionOptions options_;
   at::Tensor qkv_weight_, qkv_bias_;                    // to itself
   at::Tensor q_weight_, q_bias_, kv_weight_, kv_bias_;  // to a context
+  bool sigmoid_gate_ = false;
   at::Tensor gate_weight_, gate_bias_, rms_weight_, out_weight_, out_bias_;
 };
 

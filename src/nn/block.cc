@@ -49,7 +49,7 @@ Block::Block(const Builder& builder, const BlockConfig& config)
       norm3_(config.cross ? Norm(builder, "norm3", config.width) : Norm()),
       ffn_(builder.under("mlp"), config.ffn, config.width, config.bias_deviation) {
   for (const Parameter& parameter : builder.parameters.all())
-    if (parameter.name.rfind(builder.prefix, 0) == 0) parameters_.push_back(parameter.value);
+    if (parameter.name.starts_with(builder.prefix) || parameter.name.starts_with(kSharedPrefix)) parameters_.push_back(parameter.value);
 }
 
 void Block::forward(ResidualStream& stream, const BlockContext& context, const Forward& forward) const {

@@ -65,7 +65,7 @@ class Block {
   std::optional<Attention> cross_;
   Norm norm3_;  // with cross-attention
   FeedForward ffn_;
-  std::vector<at::Tensor> parameters_;  // of this block
+  std::vector<at::Tensor> parameters_;  // of this block, and those that attentions share
 };
 
 class Stack {

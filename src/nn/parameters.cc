@@ -1,8 +1,10 @@
 #include "nn/parameters.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 
 #include <cmath>
+#include <numbers>
 
 namespace hinge::nn {
 
@@ -28,9 +30,19 @@ void Parameters::clear_gradients() const {
   for (const Parameter& parameter : all_) parameter.value.mutable_grad().reset();
 }
 
-at::Tensor Builder::xavier(const std::string& name, int64_t out, int64_t in) const {
-  const double limit = std::sqrt(6.0 / static_cast<double>(in + out));
-  return parameters.add(prefix + name, at::empty({out, in}).uniform_(-limit, limit, generator), /*decays=*/true);
+at::Tensor Builder::kernel(const std::string& name, at::IntArrayRef sizes, Init init) const {
+  const auto out = static_cast<double>(sizes[0]), in = static_cast<double>(c10::multiply_integers(sizes.slice(1)));
+  at::Tensor value;
+  if (init == Init::xavier) {
+    const double limit = std::sqrt(6.0 / (in + out));
+    value = at::empty(sizes).uniform_(-limit, limit, generator);
+  } else {
+    constexpr double kLimit = 2, kDeviation = 0.87962566103423978;  // of what is left of a standard normal between -2 and 2
+    const double limit = std::erf(kLimit / std::numbers::sqrt2);
+    value = at::erfinv(at::empty(sizes, at::kDouble).uniform_(-limit, limit, generator));
+    value = value.mul_(std::numbers::sqrt2 / (kDeviation * std::sqrt(in))).to(at::kFloat);
+  }
+  return parameters.add(prefix + name, value, /*decays=*/true);
 }
 
 at::Tensor Builder::normal(const std::string& name, at::IntArrayRef sizes, double deviation, bool decays) const {

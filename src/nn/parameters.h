@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hinge::nn {
@@ -33,6 +34,10 @@ class Parameters {
   std::vector<Parameter> all_;
 };
 
+// How kernels start: uniform with Xavier's limit, or as LeCun says: normal with the variance 1 / in, cut off at two deviations.
+enum class Init { xavier, lecun };
+inline std::vector<std::pair<std::string, Init>> config_words(Init) { return {{"xavier", Init::xavier}, {"lecun", Init::lecun}}; }
+
 // Where modules put their parameters: under a prefix, with the random numbers of one generator.
 struct Builder {
   Parameters& parameters;
@@ -40,7 +45,8 @@ struct Builder {
   std::string prefix = {};
 
   Builder under(const std::string& name) const { return {parameters, generator, prefix + name + "."}; }
-  at::Tensor xavier(const std::string& name, int64_t out, int64_t in) const;  // [out, in], uniform
+  at::Tensor kernel(const std::string& name, at::IntArrayRef sizes, Init init) const;  // [out, in, ...]: of a dense layer or a convolution
+  at::Tensor xavier(const std::string& name, int64_t out, int64_t in) const { return kernel(name, {out, in}, Init::xavier); }
   at::Tensor normal(const std::string& name, at::IntArrayRef sizes, double deviation, bool decays = false) const;
   at::Tensor constant(const std::string& name, at::IntArrayRef sizes, double value, bool decays = false) const;
 };

@@ -145,7 +145,7 @@ class Reader {
   }
   std::string new_word(const std::string& key, const ConfigValue& value) const {
     for (const Renames::Word& renamed : renames_.words)
-      if (renamed.key == key && value == ConfigValue(renamed.old)) return renamed.now;
+      if (renamed.key == key && value == renamed.old) return renamed.now;
     return "";
   }
   std::string first_in(const std::string& group) const {

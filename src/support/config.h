@@ -63,7 +63,9 @@ struct Renames {
     std::string old, now;
   };
   struct Word {
-    std::string key, old, now;
+    std::string key;
+    ConfigValue old;  // a word, or what the key took when it took no words: true, 3
+    std::string now;
   };
   std::vector<Key> keys = {};
   std::vector<Word> words = {};

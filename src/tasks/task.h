@@ -35,6 +35,9 @@ struct EvalRequest {
   train::Which which = train::Which::best;
   std::string data = {}, split = {};      // empty: the run's own
   std::vector<std::string> classes = {};  // predict only among these
+  std::vector<std::string> changes = {};  // of the config: keys that leave the weights as they are, "model.image_size=56"
+  std::string length = {};                // another length rule; empty: the run's own
+  std::string pp = {};                    // another preprocessing; empty: the run's own
 };
 
 struct EvalReport {
@@ -66,7 +69,7 @@ struct Task {
 
   // hinge eval
   EvalReport (*evaluate)(const EvalRequest& request);
-  std::string eval_help;  // what --data, --split and --classes are, for the help
+  std::string eval_help;  // what --data, --split and the other options are, for the help
 
   // hinge runs
   experiment::ScoreFormat scores;

@@ -292,6 +292,12 @@ class Loop {
     events_->scalars(step_, values);
   }
 
+  static Values all_metrics(const EvaluationOutcome& outcome) {
+    Values all = outcome.metrics;
+    all.insert(all.end(), outcome.details.begin(), outcome.details.end());
+    return all;
+  }
+
   std::optional<EvaluationOutcome> outcome_of_evaluation() {
     const std::optional<EvaluationOutcome> outcome = trainable_.evaluate(
         stop_, [&](std::string_view doing, int64_t done, int64_t total) { progress_->aside(fmt::format("{} {}/{}", doing, done, total)); });
@@ -304,7 +310,7 @@ class Loop {
   bool evaluate() {
     const std::optional<EvaluationOutcome> outcome = outcome_of_evaluation();
     if (!outcome) return false;
-    record("eval/", outcome->metrics);
+    record("eval/", all_metrics(*outcome));
     score_ = outcome->score;
     evaluated_ = {outcome->metrics.begin(), outcome->metrics.end()};
     evaluated_at_ = step_;
@@ -357,7 +363,7 @@ class Loop {
     own.put(mean);
     const std::optional<EvaluationOutcome> outcome = outcome_of_evaluation();
     if (!outcome) return false;
-    record("averaged/", outcome->metrics);
+    record("averaged/", all_metrics(*outcome));
     averaged_ = std::move(mean);
     averaged_score_ = outcome->score;
     averaged_values_ = {outcome->metrics.begin(), outcome->metrics.end()};

@@ -40,6 +40,7 @@ struct EvaluationOutcome {
   double score = 0;     // higher is better: the best checkpoint is the one that had the highest
   Values metrics = {};  // "accuracy", "loss", ...; in the metrics as eval/accuracy
   std::string text;     // the same for a person
+  Values details = {};  // further numbers, for the metrics alone and not for the run's status
 };
 
 // What an evaluation does just now, and how much of it is done: ("evaluating", 3, 40).

@@ -108,6 +108,38 @@ TEST_F(TrainedModel, IsEvaluated) {
   EXPECT_TRUE(says("top-1") && says("top-5") && says("loss") && says("accuracy"));
 }
 
+TEST_F(TrainedModel, IsEvaluatedAtAnotherLength) {
+  const std::string eval = "eval " + path("run");
+  const json same = answer(eval), tokens = answer(eval + " --set model.image_size=24 --length keys");
+  const auto side = same["image_size"].get<int64_t>();
+  EXPECT_EQ(tokens["image_size"], 24);
+  EXPECT_EQ(tokens["tokens"].get<int64_t>() * side * side, same["tokens"].get<int64_t>() * 24 * 24);
+  EXPECT_EQ(tokens["preprocessing"], "resize(24)|value_range(-1,1)");
+  EXPECT_EQ(tokens["images"], 96);
+  EXPECT_LT(tokens["loss"], 1.3) << "the same pictures, larger; by chance 1.39";
+  // The number of tokens is that of training, or the new one, which is the run's own rule.
+  EXPECT_EQ(answer(eval + " --set model.image_size=24")["loss"], tokens["loss"]);
+  EXPECT_EQ(answer(eval + " --set model.image_size=24 --length visible")["loss"], tokens["loss"]);
+  EXPECT_NE(answer(eval + " --set model.image_size=24 --length fixed")["loss"], tokens["loss"]);
+  EXPECT_NEAR(answer(eval + " --length fixed")["loss"].get<double>(), same["loss"].get<double>(), 1e-6);
+  EXPECT_NE(answer(eval + " --length none")["loss"], same["loss"]);
+  EXPECT_NE(answer(eval + " --set model.attention.alpha=0.5")["loss"], same["loss"]);
+  const json blurred = answer(eval + " --pp 'resize(2)|resize(24)|value_range(-1,1)' --set model.image_size=24");
+  EXPECT_NE(blurred["loss"], tokens["loss"]);
+  ASSERT_EQ(run(eval + " --set model.image_size=24"), 0);
+  EXPECT_TRUE(says("24 x 24 pixels")) << out_;
+  EXPECT_EQ(run(eval + " --set model.width=32"), 1);
+  EXPECT_TRUE(complains("model.width=32") && complains("model.image_size")) << err_;
+  EXPECT_EQ(run(eval + " --set model.attention.gate=linear"), 1);
+  EXPECT_TRUE(complains("blocks.0.attn.gate.weight")) << err_;
+  EXPECT_EQ(run(eval + " --set optim.lr=1"), 1);
+  EXPECT_TRUE(complains("only keys under model.")) << err_;
+  EXPECT_EQ(run(eval + " --length long"), 2);
+  EXPECT_TRUE(complains("none, fixed, keys, visible")) << err_;
+  EXPECT_EQ(run(eval + " --pp 'resise(16)'"), 2);
+  EXPECT_TRUE(complains("--pp") && complains("resise")) << err_;
+}
+
 TEST_F(TrainedModel, CanBeTheMeanOfItsLastCheckpoints) {
   const json mean = answer("eval " + path("run") + " --checkpoint averaged"),
              latest = answer("eval " + path("run") + " --checkpoint latest");

@@ -49,19 +49,40 @@ TEST(Resize, ShrinksWithAntialiasing) {
     const Image before = dots;
     Image after;
     ResizeScratch scratch;
-    resize(before, {0, 0, 1, 64}, 1, 8, after, scratch);
+    resize(before, {0, 0, 1, 64}, 1, 8, ResizeMethod::antialias, after, scratch);
     EXPECT_GT(std::accumulate(after.pixels.begin(), after.pixels.end(), 0), 15) << at;
   }
+}
+
+TEST(Resize, OtherMethodsAreTensorFlows) {
+  // Five columns to two: the new pixels cover 2.5 old ones each, and their centres lie at 0.75 and 3.25.
+  const Image image{1, 5, 1, {0, 40, 100, 180, 250}};
+  const auto resized = [&](const Image& from, const char* method) { return run(fmt::format("resize(2,{})", method), from).pixels; };
+  const float left = (0 + 40 + 0.5f * 100) / 2.5f, right = (0.5f * 100 + 180 + 250) / 2.5f;
+  EXPECT_EQ(resized(image, "area"), (Floats{left, right, left, right}));
+  EXPECT_EQ(resized(image, "bilinear"), (Floats{30, 198, 30, 198}));  // 0.75 of 40; 180 + 70 / 4 = 197.5
+  EXPECT_NE(resized(image, "antialias"), resized(image, "bilinear"));
+  EXPECT_EQ(run("resize(2)", image).pixels, resized(image, "antialias"));
+  // Growing: bilinear and antialias are the same; by area every new pixel inside an old one is that one.
+  const Image two{1, 2, 1, {0, 100}};
+  EXPECT_EQ(run("resize(4,method=bilinear)", two).pixels, run("resize(4)", two).pixels);
+  EXPECT_EQ(run("resize(4,area)", two).pixels, (Floats{0, 0, 100, 100, 0, 0, 100, 100, 0, 0, 100, 100, 0, 0, 100, 100}));
+  EXPECT_EQ(run("resize(3,area)", two).pixels, (Floats{0, 50, 100, 0, 50, 100, 0, 50, 100}));
+  // A mean over whole squares, wherever the step is.
+  EXPECT_EQ(run("resize_small(2,area)", ramp(4, 4)).pixels, (Floats{9, 11, 41, 43}));  // 8.5 is rounded up
+  EXPECT_NE(run("inception_crop(4,method=bilinear)", ramp(14, 14)).pixels, run("inception_crop(4)", ramp(14, 14)).pixels);
 }
 
 TEST(Resize, SameSizeAndBoxesAreExact) {
   const Image image = ramp(5, 7, 3);
   Image out;
   ResizeScratch scratch;
-  resize(image, {0, 0, 5, 7}, 5, 7, out, scratch);
-  EXPECT_EQ(out.pixels, image.pixels);
-  resize(image, {1, 2, 3, 4}, 3, 4, out, scratch);
-  for (int y = 0; y < 3; ++y) EXPECT_EQ(Bytes(out.row(y), out.row(y) + 12), Bytes(image.row(y + 1) + 6, image.row(y + 1) + 18));
+  for (const ResizeMethod method : {ResizeMethod::antialias, ResizeMethod::bilinear, ResizeMethod::area}) {
+    resize(image, {0, 0, 5, 7}, 5, 7, method, out, scratch);
+    EXPECT_EQ(out.pixels, image.pixels);
+    resize(image, {1, 2, 3, 4}, 3, 4, method, out, scratch);
+    for (int y = 0; y < 3; ++y) EXPECT_EQ(Bytes(out.row(y), out.row(y) + 12), Bytes(image.row(y + 1) + 6, image.row(y + 1) + 18));
+  }
   for (const int size : {1, 2, 3, 50}) EXPECT_EQ(run(fmt::format("resize({})", size), image).shape, (Shape{size, size, 3}));
 }
 
@@ -210,7 +231,8 @@ TEST(Pipeline, WrongStringsNameTheStepAndTheSteps) {
            {"inception_crop(224)|flop_lr", "'flop_lr'", "no such step"},
            {"resize", "'resize'", "needs size"},
            {"resize()", "'resize()'", "needs size"},
-           {"resize(2,3)", "'resize(2,3)'", "at most 1"},
+           {"resize(2,aria)", "'resize(2,aria)'", "method 'aria' is unknown; known are antialias, bilinear, area"},
+           {"resize(2,area,3)", "'resize(2,area,3)'", "at most 2"},
            {"resize(0)", "'resize(0)'", "size 0"},
            {"resize(2.5)", "'resize(2.5)'", "whole"},
            {"resize(two)", "'resize(two)'", "'two' is not a number"},
@@ -226,8 +248,8 @@ TEST(Pipeline, WrongStringsNameTheStepAndTheSteps) {
            {"standardize(1,0)", "'standardize(1,0)'", "above 0"},
            {"flip_lr||flip_lr", "''", "no such step"},
        })
-    EXPECT_ERROR(Pipeline(wrong.text), wrong.text, wrong.step, wrong.why, "resize_small(size)",
-                 "inception_crop(size,area_min=5,area_max=100)", "standardize(");
+    EXPECT_ERROR(Pipeline(wrong.text), wrong.text, wrong.step, wrong.why, "resize_small(size,method=antialias)",
+                 "inception_crop(size,area_min=5,area_max=100,method=antialias)", "standardize(");
 }
 
 Image apply(const char* name, Image image, double m, uint64_t item = 0) {

@@ -96,8 +96,9 @@ TEST_P(WithAttention, ABatchGivesWhatTheWholeModelGives) {
 models::Seq2SeqConfig rich_model(const std::string& attention) {
   models::Seq2SeqConfig config = small_model(attention, 30);
   const bool sparse = attention == "sparsemax" || attention == "entmax15" || attention == "rela";
-  config.attention.gate = true, config.attention.gamma = 1.7;
-  config.attention.learn_alpha = config.attention.learn_gain = config.attention.learn_bias = !sparse && attention != "softmax";
+  config.attention.gate = "linear", config.attention.gamma = 1.7;
+  config.attention.learn_alpha = config.attention.learn_gain = config.attention.learn_bias =
+      sparse || attention == "softmax" ? "none" : "head";
   config.encoder.attention.qk_norm = config.decoder.attention.qk_norm = true;
   return config;
 }

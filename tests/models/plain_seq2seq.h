@@ -87,22 +87,26 @@ class PlainSeq2Seq {
     const at::Tensor seen = causal ? at::ones({lq, lk}, at::kBool).tril() : at::ones({lq, lk}, at::kBool);
     const at::Tensor n = seen.sum(1, true).to(s.scalar_type());  // [Lq, 1]
     const auto hidden = [&](const at::Tensor& x) { return at::where(seen, x, at::full({}, -INFINITY, x.options())); };
-    const auto learned = [&](const char* what) { return p(name + what).view({-1, 1, 1}); };
+    const auto is_learned = [](const std::string& sharing) { return !sharing.empty() && sharing != "none"; };
+    const auto learned = [&](const char* what) {
+      const std::string shared = std::string("attention.") + what;
+      return p(p_.count(shared) ? shared : name + what).view({-1, 1, 1});
+    };
     if (attention.preset == "softmax") return at::softmax(hidden(s), -1);
     if (attention.preset == "sparsemax" || attention.preset == "entmax15") return simplex(hidden(s), attention.preset == "entmax15");
-    if (attention.learn_bias.value_or(false)) s = s + learned("bias");
+    if (is_learned(attention.learn_bias)) s = s + learned("bias");
     at::Tensor w;
     double alpha = 1;
     if (attention.preset == "rela") w = at::relu(s), alpha = 0;
     if (attention.preset == "relu-vit") w = at::relu(s);
     if (attention.preset == "reluformer")
-      w = at::relu(s) * (attention.learn_gain.value_or(false) ? 1 : std::sqrt(2.0) / attention.gamma.value_or(1)), alpha = 0.5;
+      w = at::relu(s) * (is_learned(attention.learn_gain) ? 1 : std::sqrt(2.0) / attention.gamma.value_or(1)), alpha = 0.5;
     if (attention.preset == "relu2") w = at::relu(s).square();
     if (attention.preset == "sigmoid") w = at::sigmoid(s - n.log()), alpha = 0;
     if (attention.preset == "silu") w = s * at::sigmoid(s);
     if (attention.preset == "linear") w = s;
-    if (attention.learn_gain.value_or(false)) w = w * learned("gain");
-    w = attention.learn_alpha.value_or(false) ? w * at::pow(n, -learned("alpha")) : w * at::pow(n, -alpha);
+    if (is_learned(attention.learn_gain)) w = w * learned("gain");
+    w = is_learned(attention.learn_alpha) ? w * at::pow(n, -learned("alpha")) : w * at::pow(n, -alpha);
     w = at::where(seen, w, at::zeros({}, w.options()));
     if (attention.preset == "relu-vit" || attention.preset == "reluformer" || attention.preset == "relu2") {
       const at::Tensor sum = w.sum(-1), positive = at::where(w > 0, w, at::ones({}, w.options())), floor = sum.clamp_min(1e-3);
@@ -126,7 +130,8 @@ class PlainSeq2Seq {
     if (attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
     at::Tensor out = at::matmul(weights(q, k, attention, name, causal), split(parts[2])).transpose(0, 1).flatten(1);
     if (attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
-    if (attention.gate.value_or(false)) out = out * dense(x, name + "gate");
+    if (attention.gate == "linear") out = out * dense(x, name + "gate");
+    if (attention.gate == "sigmoid") out = out * at::sigmoid(dense(x, name + "gate"));
     return dense(out, name + "proj");
   }
 

@@ -39,13 +39,19 @@ class PlainVit {
 
   at::Tensor forward(const at::Tensor& images) const {
     const int64_t n = images.size(0), width = *config_.width, side = config_.image_size / *config_.patch;
-    at::Tensor x = at::conv2d(images.permute({0, 3, 1, 2}), p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), *config_.patch);
+    at::Tensor x = images.permute({0, 3, 1, 2});
+    for (size_t i = 0; p_.count(stem(i) + "conv.weight"); ++i) {
+      x = at::conv2d(x, p(stem(i) + "conv.weight"), {}, i == 0 ? 1 : 2, /*padding=*/1);
+      x = at::relu(norm(x.permute({0, 2, 3, 1}), stem(i) + "norm")).permute({0, 3, 1, 2});
+    }
+    const int64_t pixels = p("patch_embed.proj.weight").size(2);
+    x = at::conv2d(x, p("patch_embed.proj.weight"), p("patch_embed.proj.bias"), pixels);
     x = x.flatten(2).transpose(1, 2);  // [n, tokens, width]
     x = x + (config_.position == nn::Position::learned ? p("pos_embed") : sines(side).to(x.scalar_type()));
     if (config_.pool == Pool::tok) x = at::cat({p("cls_token").expand({n, 1, width}), x}, 1);
     for (int64_t i = 0; i < *config_.depth; ++i) {
       const std::string block = "blocks." + std::to_string(i) + ".";
-      x = add(x, block + "norm1", [&](const at::Tensor& in) { return self_attention(in, block + "attn."); });
+      x = add(x, block + "norm1", [&](const at::Tensor& in) { return self_attention(in, config_.attention_of(i), block + "attn."); });
       x = add(x, block + "norm2", [&](const at::Tensor& in) { return mlp(in, block + "mlp."); });
     }
     x = config_.pool_first ? norm(x.mean(1), "norm") : pool(pre() ? norm(x, "norm") : x);
@@ -54,6 +60,7 @@ class PlainVit {
   }
 
  private:
+  static std::string stem(size_t layer) { return "stem." + std::to_string(layer) + "."; }
   bool pre() const { return config_.norm == nn::NormPlacement::pre; }
   template <class Branch> at::Tensor add(const at::Tensor& x, const std::string& name, const Branch& branch) const {
     return pre() ? x + branch(norm(x, name)) : norm(x + branch(x), name);
@@ -64,23 +71,28 @@ class PlainVit {
   }
   at::Tensor norm(const at::Tensor& x, const std::string& name) const {
     const at::Tensor centred = x - x.mean(-1, true);
-    return centred / (centred.square().mean(-1, true) + 1e-6).sqrt() * p(name + ".weight") + p(name + ".bias");
+    const at::Tensor scaled = centred / (centred.square().mean(-1, true) + 1e-6).sqrt() * p(name + ".weight");
+    return p_.count(name + ".bias") ? scaled + p(name + ".bias") : scaled;
   }
   at::Tensor mlp(const at::Tensor& x, const std::string& name) const {
     const at::Tensor u = dense(x, name + "fc1");
     if (config_.ffn.activation == "softmax_norm") return norm(at::matmul(at::softmax(u, -1), p(name + "fc2.weight").t()), name + "norm");
-    return dense(config_.ffn.activation == "relu" ? at::relu(u) : at::gelu(u), name + "fc2");
+    if (config_.ffn.activation == "relu") return dense(at::relu(u), name + "fc2");
+    return dense(at::gelu(u, config_.ffn.activation == "gelu_tanh" ? "tanh" : "none"), name + "fc2");
   }
   // [n, L, width] as [n, heads, L, depth]
   at::Tensor split(const at::Tensor& x) const { return x.unflatten(2, {*config_.heads, -1}).transpose(1, 2); }
 
   // The weights of the published systems, each from its own definition, and of points between them. `name` is where learned numbers are.
-  at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const std::string& name) const {
+  at::Tensor weights(const at::Tensor& q, const at::Tensor& k, const nn::AttentionConfig& attention, const std::string& name) const {
     const auto keys = static_cast<double>(k.size(2));
-    const nn::AttentionConfig& attention = config_.attention;
     at::Tensor s = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
-    const auto learned = [&](const char* what) { return p(name + what).view({-1, 1, 1}); };
-    if (attention.learn_bias.value_or(false)) s = s + learned("bias");
+    const auto is_learned = [](const std::string& sharing) { return !sharing.empty() && sharing != "none"; };
+    const auto learned = [&](const char* what) {
+      const std::string shared = std::string("attention.") + what;
+      return p(p_.count(shared) ? shared : name + what).view({-1, 1, 1});
+    };
+    if (is_learned(attention.learn_bias)) s = s + learned("bias");
     at::Tensor w;
     if (attention.preset == "softmax") return at::softmax(s, -1);
     // The preset's point of the family, then the parts that differ from it.
@@ -95,7 +107,7 @@ class PlainVit {
     if (attention.length == "none") n = 1;
     if (attention.length == "fixed") n = attention.length_n.value_or(1);
     alpha = attention.alpha.value_or(alpha), gain = attention.gain.value_or(gain);
-    if (attention.bias) s = s + *attention.bias;
+    if (attention.bias && !is_learned(attention.learn_bias)) s = s + *attention.bias;
     if (h == "relu") w = at::relu(s);
     if (h == "relu2") w = at::relu(s).square();
     if (h == "relu6") w = at::clamp(s, 0, 6);
@@ -105,18 +117,18 @@ class PlainVit {
     if (h == "identity") w = s;
     if (h == "sigmoid") w = at::sigmoid(s);
     if (h == "silu") w = s * at::sigmoid(s);
-    w = attention.learn_gain.value_or(false) ? w * learned("gain") : w * gain;
-    return attention.learn_alpha.value_or(false) ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha"))
-                                                 : w * std::pow(n, -alpha);
+    w = is_learned(attention.learn_gain) ? w * learned("gain") : w * gain;
+    return is_learned(attention.learn_alpha) ? w * at::pow(at::scalar_tensor(n, s.options()), -learned("alpha")) : w * std::pow(n, -alpha);
   }
 
-  at::Tensor self_attention(const at::Tensor& x, const std::string& name) const {
+  at::Tensor self_attention(const at::Tensor& x, const nn::AttentionConfig& attention, const std::string& name) const {
     const std::vector<at::Tensor> qkv = dense(x, name + "qkv").chunk(3, 2);
     at::Tensor q = split(qkv[0]), k = split(qkv[1]);
-    if (config_.attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
-    at::Tensor out = at::matmul(weights(q, k, name), split(qkv[2])).transpose(1, 2).flatten(2);
-    if (config_.attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
-    if (config_.attention.gate.value_or(false)) out = out * dense(x, name + "gate");
+    if (attention.qk_norm.value_or(false)) q = norm(q, name + "q_norm"), k = norm(k, name + "k_norm");
+    at::Tensor out = at::matmul(weights(q, k, attention, name), split(qkv[2])).transpose(1, 2).flatten(2);
+    if (attention.preset == "rela") out = out / (out.square().mean(-1, true) + 1e-6).sqrt() * p(name + "rms_norm.weight");
+    if (attention.gate == "linear") out = out * dense(x, name + "gate");
+    if (attention.gate == "sigmoid") out = out * at::sigmoid(dense(x, name + "gate"));
     return dense(out, name + "proj");
   }
 
@@ -125,7 +137,8 @@ class PlainVit {
     if (config_.pool == Pool::tok) return x.select(1, 0);
     const at::Tensor q = split(dense(p("attn_pool.latent").expand({x.size(0), 1, *config_.width}), "attn_pool.q"));
     const std::vector<at::Tensor> kv = dense(x, "attn_pool.kv").chunk(2, 2);
-    const at::Tensor pooled = dense(at::matmul(weights(q, split(kv[0]), ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");
+    const at::Tensor pooled =
+        dense(at::matmul(weights(q, split(kv[0]), config_.attention, ""), split(kv[1])).transpose(1, 2).flatten(2), "attn_pool.proj");
     return (pooled + mlp(norm(pooled, "attn_pool.norm"), "attn_pool.mlp.")).squeeze(1);
   }
 

@@ -83,7 +83,7 @@ std::vector<Case> cases() {
     if (preset != "softmax" && preset != "sparsemax" && preset != "entmax15" && preset != "rela")
       add(preset + "_learned", [&](Seq2SeqConfig& c) {
         attend_by(c, preset);
-        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true;
+        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = "head";
       });
   }
   for (const char* activation : {"relu", "gelu", "softmax", "softmax_norm"})
@@ -96,7 +96,8 @@ std::vector<Case> cases() {
   });
   add("untied", [](Seq2SeqConfig& c) { c.tied = false; });
   add("learned_positions", [](Seq2SeqConfig& c) { c.position = nn::Position::learned; });
-  add("gate", [](Seq2SeqConfig& c) { c.attention.gate = true; });
+  for (const char* gate : {"linear", "sigmoid"}) add(std::string("gate_") + gate, [&](Seq2SeqConfig& c) { c.attention.gate = gate; });
+  add("learned_by_the_model", [](Seq2SeqConfig& c) { c.attention.preset = "relu-vit", c.attention.learn_alpha = "model"; });
   add("depths",
       [](Seq2SeqConfig& c) { c.encoder.depth = 1, c.decoder.depth = 3, c.attention.preset = "reluformer", c.attention.gamma = 0.6; });
   add("one_head", [](Seq2SeqConfig& c) { c.heads = 1, c.attention.preset = "reluformer"; });
@@ -235,7 +236,7 @@ TEST_P(EveryPreset, StepsGiveWhatTheWholePassGives) {
       Seq2SeqConfig config = with_preset(GetParam(), norm);
       if (everything) {
         config.position = nn::Position::learned, config.tied = false, config.ffn.activation = "softmax_norm";
-        config.attention.qk_norm = config.attention.gate = true;
+        config.attention.qk_norm = true, config.attention.gate = "sigmoid";
       }
       const Seq2Seq model(config, 3);
       // Longer than the room that the state starts with.
@@ -506,7 +507,7 @@ TEST(Seq2Seq, StartsWithUnitVariance) {
 
 TEST(Seq2Seq, FlopsAreThoseOfTheProducts) {
   Seq2SeqConfig config = small();  // width 12, ffn 20, vocabulary 17, 2 + 2 layers
-  config.cross.attention.gate = true;
+  config.cross.attention.gate = "linear";
   // 3 source tokens, 2 target tokens that see 1 and 2
   EXPECT_EQ(Seq2Seq(config, 0).flops({3}, {2}),
             2.0 * (2 * (3 * 4 * 144 + 2 * 9 * 12 + 3 * 2 * 240) +

@@ -54,11 +54,13 @@ class TimmWeights : public support::TemporaryFolderTest {
 };
 
 TEST_F(TimmWeights, GoOutAndComeBack) {
-  std::vector<VitConfig> configs(5, small_config());
+  std::vector<VitConfig> configs(7, small_config());
   configs[1].pool = Pool::tok, configs[1].rep_size = -1;
   configs[2].pool_first = true, configs[2].attention.qk_norm = false;
-  configs[3].pool = Pool::map, configs[3].attention.gate = true;
-  configs[4].position = nn::Position::sinusoidal, configs[4].attention.learn_alpha = true;
+  configs[3].pool = Pool::map, configs[3].attention.gate = "linear";
+  configs[4].position = nn::Position::sinusoidal, configs[4].attention.learn_alpha = "head";
+  configs[5].attention.qk_norm_bias = false;
+  configs[6].stem = Stem::conv;
   for (const VitConfig& config : configs) {
     const Vit from(config, 1), to(config, 2);
     write(tensors_of(from));
@@ -138,9 +140,14 @@ TEST_F(TimmWeights, WhatDoesNotFitIsNamedWithWhatToDo) {
   config = small_config();
   config.attention.qk_norm = false;
   const Vit without_norms(config, 1);
+  config.attention.qk_norm = true, config.attention.qk_norm_bias = false;
+  const Vit without_biases(config, 1);
   config = small_config();
   config.position = nn::Position::sinusoidal;
   const Vit fixed(config, 1);
+  config = small_config();
+  config.stem = Stem::conv;
+  const Vit with_stem(config, 1);
 
   write(tensors_of(token));
   EXPECT_TRUE(mentions(error_of([&] { load(plain); }), {"pos_embed", "model.pool = tok"}));
@@ -149,6 +156,10 @@ TEST_F(TimmWeights, WhatDoesNotFitIsNamedWithWhatToDo) {
   EXPECT_TRUE(mentions(error_of([&] { load(mean_first); }), {"fc_norm.weight", "pool_first"}));
   EXPECT_TRUE(mentions(error_of([&] { load(without_norms); }), {"attn.k_norm", "qk_norm"}));
   EXPECT_TRUE(mentions(error_of([&] { load(fixed); }), {"pos_embed", "sinusoidal"}));
+  EXPECT_TRUE(mentions(error_of([&] { load(without_biases); }), {"attn.k_norm.bias", "qk_norm_bias"}));
+  EXPECT_TRUE(mentions(error_of([&] { load(with_stem); }), {"stem.0.conv.weight", "model.stem = conv"}));
+  write(tensors_of(without_biases));
+  EXPECT_TRUE(mentions(error_of([&] { load(plain); }), {"attn.q_norm.bias", "qk_norm_bias"}));
   write(tensors_of(without_norms));
   EXPECT_TRUE(mentions(error_of([&] { load(plain); }), {"attn.q_norm", "qk_norm"}));
   write(tensors_of(mean_first));

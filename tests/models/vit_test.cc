@@ -3,6 +3,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "../support/errors.h"
@@ -70,9 +71,11 @@ TEST_P(Counts, AreThoseOfBigVision) {
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = -1; }), dense);
   EXPECT_EQ(with([](VitConfig& c) { c.rep_size = 100; }), 100 * width + 100 - 1000 * (width - 100));
   EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true; }), depth * 2 * 2 * (width / heads));
-  EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = true; }), depth * dense);
-  EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true; }),
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.qk_norm = true, c.attention.qk_norm_bias = false; }), depth * 2 * (width / heads));
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.gate = "linear"; }), depth * dense);
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = "head"; }),
             depth * 3 * heads);
+  EXPECT_EQ(with([](VitConfig& c) { c.attention.learn_alpha = "layer"; }), depth);
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Counts, testing::ValuesIn(kCounts), [](const auto& info) {
@@ -108,13 +111,72 @@ TEST(Vit, StartsAsBigVisionDoes) {
   EXPECT_FALSE(at::equal(get("pos_embed"), other.parameters().find("pos_embed")->value));
 }
 
+// big_vision leaves these two kernels to flax's default: normal with the variance 1 / in, cut off at two deviations.
+TEST(Vit, KernelsCanStartAsLeCunSays) {
+  VitConfig config = small();
+  config.width = 64, config.rep_size = 256, config.init = nn::Init::lecun;
+  const Vit model(config, 1);
+  for (const auto& [name, in] : {std::pair("patch_embed.proj.weight", 48.0), std::pair("pre_logits.fc.weight", 64.0)}) {
+    const at::Tensor kernel = model.parameters().find(name)->value.detach();
+    const double deviation = 1 / std::sqrt(in), n = static_cast<double>(kernel.numel());
+    EXPECT_NEAR(kernel.std().item<double>() / deviation, 1, 4 / std::sqrt(2 * n)) << name;
+    EXPECT_NEAR(kernel.mean().item<double>() / deviation, 0, 4 / std::sqrt(n)) << name;
+    const double largest = kernel.abs().max().item<double>() / deviation;
+    EXPECT_LT(largest, 2 / 0.8796) << name;
+    EXPECT_GT(largest, 2.1) << name;
+  }
+  // The others stay as they are.
+  EXPECT_NEAR(model.parameters().find("blocks.0.attn.qkv.weight")->value.abs().max().item<double>(), std::sqrt(6.0 / 128), 1e-3);
+}
+
+TEST(Vit, AConvolutionalStemEndsAtThePatches) {
+  VitConfig config = small();
+  config.stem = Stem::conv, config.image_size = 16, config.width = 64;  // 4 x 4 tokens
+  const Vit model(config, 1);
+  const auto sizes = [&](const std::string& name) { return model.parameters().find(name)->value.sizes().vec(); };
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(sizes("stem.0.conv.weight"), (Sizes{16, 3, 3, 3}));
+  EXPECT_EQ(sizes("stem.1.conv.weight"), (Sizes{32, 16, 3, 3}));
+  EXPECT_EQ(sizes("stem.2.conv.weight"), (Sizes{64, 32, 3, 3}));
+  EXPECT_EQ(sizes("stem.2.norm.bias"), (Sizes{64}));
+  EXPECT_EQ(sizes("patch_embed.proj.weight"), (Sizes{64, 64, 1, 1}));
+  EXPECT_EQ(sizes("pos_embed"), (Sizes{1, 16, 64}));
+  EXPECT_EQ(model.parameters().find("stem.3.conv.weight"), nullptr);
+  config.stem = Stem::patches;
+  EXPECT_EQ(model.flops() - Vit(config, 1).flops(),
+            2.0 * (16 * 16 * 27 * 16 + 8 * 8 * 144 * 32 + 4 * 4 * 288 * 64 + 16 * 64 * 64 - 16 * 48 * 64));
+}
+
+TEST(Vit, LearnedNumbersStartWhereTheConfigSaysAndAreSharedAsItSays) {
+  VitConfig config = small();
+  config.attention.alpha = 0.5, config.attention.learn_alpha = "model", config.attention.learn_gain = "layer";
+  config.attention.learn_bias = "head";
+  const Vit model(config, 1);
+  const auto starts = [&](const char* name, int64_t count, double value) {
+    const nn::Parameter* parameter = model.parameters().find(name);
+    ASSERT_TRUE(parameter) << name;
+    EXPECT_TRUE(at::equal(parameter->value.detach(), at::full({count}, value))) << name;
+    EXPECT_FALSE(parameter->decays) << name;
+  };
+  starts("attention.alpha", 1, 0.5), starts("blocks.0.attn.gain", 1, 1), starts("blocks.1.attn.gain", 1, 1);
+  starts("blocks.0.attn.bias", 2, 0), starts("blocks.1.attn.bias", 2, 0);
+  EXPECT_EQ(model.parameters().find("blocks.0.attn.alpha"), nullptr);
+  config.attention.first.blocks = 1, config.attention.first.alpha = 1;
+  EXPECT_TRUE(mentions(error_of([&] { Vit(config, 1); }), {"model.attention.learn_alpha = model", "starts at 0.5", "elsewhere at 1"}));
+  config.attention.first.learn_alpha = "none";
+  EXPECT_EQ(error_of([&] { Vit(config, 1); }), "");
+}
+
 TEST(Vit, FlopsAreThoseOfTheProducts) {
   VitConfig config = small();  // 9 tokens, width 16, mlp 24, 5 classes
   // patches 9 x 48 x 16; a block: qkv 9 x 16 x 48, scores and reads 9 x 9 x 16 each, out 9 x 16 x 16, mlp 2 times 9 x 16 x 24; head 16 x 5
   EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) + 16 * 5));
-  config.pool = Pool::tok, config.rep_size = 7, config.attention.gate = true;  // 10 tokens from the blocks on
+  config.pool = Pool::tok, config.rep_size = 7, config.attention.gate = "linear";  // 10 tokens from the blocks on
   EXPECT_EQ(Vit(config, 0).flops(),
             2.0 * (9 * 48 * 16 + 2 * (10 * 16 * 48 + 2 * 10 * 10 * 16 + 2 * 10 * 16 * 16 + 2 * 10 * 16 * 24) + 16 * 7 + 7 * 5));
+  config = small(), config.attention.first.blocks = 1, config.attention.first.gate = "linear";
+  const double with_gate = Vit(config, 0).flops();
+  EXPECT_EQ(with_gate - Vit(small(), 0).flops(), 2.0 * 9 * 16 * 16);
   config = small(), config.pool = Pool::map;  // the probe attends: q 16 x 16, kv 9 x 16 x 32, scores and sums 9 x 16, out 16 x 16, mlp
   EXPECT_EQ(Vit(config, 0).flops(), 2.0 * (9 * 48 * 16 + 2 * (9 * 16 * 48 + 2 * 9 * 9 * 16 + 9 * 16 * 16 + 2 * 9 * 16 * 24) +
                                            (16 * 16 + 9 * 16 * 32 + 2 * 9 * 16 + 16 * 16 + 2 * 16 * 24) + 16 * 5));
@@ -141,7 +203,7 @@ std::vector<Case> cases() {
     if (preset != "softmax")
       add(preset + "_learned", [&](VitConfig& c) {
         c.attention.preset = preset;
-        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = true;
+        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = "head";
       });
   }
   for (const char* h : {"relu", "relu2", "gelu", "gelu_tanh", "softplus", "identity", "relu6", "sigmoid", "silu"})
@@ -159,15 +221,30 @@ std::vector<Case> cases() {
   add("rep", [](VitConfig& c) { c.rep_size = 7; });
   add("pool_first", [](VitConfig& c) { c.pool_first = true; });
   add("sinusoidal", [](VitConfig& c) { c.position = nn::Position::sinusoidal; });
-  add("gate", [](VitConfig& c) { c.attention.gate = true; });
+  for (const char* gate : {"linear", "sigmoid"}) add(std::string("gate_") + gate, [&](VitConfig& c) { c.attention.gate = gate; });
+  for (const char* sharing : {"model", "layer"})
+    for (const bool checkpointing : {false, true})
+      add(fmt::format("learned_{}{}", sharing, checkpointing ? "_checkpointed" : ""), [&](VitConfig& c) {
+        c.attention.alpha = 0.5, c.attention.gain = 2, c.attention.bias = -0.25, c.gradient_checkpointing = checkpointing;
+        c.attention.learn_alpha = c.attention.learn_gain = c.attention.learn_bias = sharing;
+      });
   add("rela", [](VitConfig& c) { c.attention.preset = "rela"; });
+  add("first_identity", [](VitConfig& c) { c.attention.first.blocks = 1, c.attention.first.h = "identity", c.attention.alpha = 0.5; });
+  add("first_softmax", [](VitConfig& c) {
+    c.attention.first.blocks = 1, c.attention.first.preset = "softmax", c.attention.first.qk_norm = false,
+    c.attention.first.gate = "linear";
+    c.pool = Pool::map;
+  });
+  for (const int64_t patch : {1, 2, 4})
+    add("conv_stem_" + std::to_string(patch), [&](VitConfig& c) { c.stem = Stem::conv, c.patch = patch, c.image_size = 8; });
+  add("norms_without_biases", [](VitConfig& c) { c.attention.qk_norm_bias = false; });
   for (const Pool pool : {Pool::gap, Pool::tok, Pool::map})
     add("post_norm_" + std::to_string(static_cast<int>(pool)), [&](VitConfig& c) { c.norm = nn::NormPlacement::post, c.pool = pool; });
-  for (const char* activation : {"relu", "softmax_norm"})
+  for (const char* activation : {"relu", "softmax_norm", "gelu_tanh"})
     add(std::string("ffn_") + activation, [&](VitConfig& c) { c.ffn.activation = activation; });
   add("all", [](VitConfig& c) {
-    c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = true, c.gradient_checkpointing = true,
-    c.channels = 1;
+    c.pool = Pool::map, c.rep_size = 12, c.position = nn::Position::sinusoidal, c.attention.gate = "linear",
+    c.gradient_checkpointing = true, c.channels = 1;
   });
   return all;
 }
@@ -352,6 +429,8 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.classes = 0; }), {"model.classes", "at least 1", "0"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = -1; }), {"model.heads", "-1"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.patch = 14; }), {"model.patch 14", "model.image_size 13"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.stem = Stem::conv, c.patch = 6; }), {"model.stem conv", "power of two", "6"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.stem = Stem::conv; }), {"model.stem conv", "multiple of the patch", "13 and 4"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.heads = 3; }), {"model.width 16", "model.heads 3"}));
   EXPECT_TRUE(
       mentions(message([](VitConfig& c) { c.width = 18, c.position = nn::Position::sinusoidal; }), {"sinusoidal", "multiple of 4"}));
@@ -361,6 +440,13 @@ TEST(VitConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.drop_path = -0.5; }), {"model.drop_path", "-0.5"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.dropout = 2; }), {"model.attention.dropout", "2"}));
   EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.preset = "rleu"; }), {"attention.preset", "'rleu'", "relu-vit"}));
+  for (const int64_t blocks : {-1, 3})
+    EXPECT_TRUE(mentions(message([&](VitConfig& c) { c.attention.first.blocks = blocks; }),
+                         {"model.attention.first.blocks", "from 0 to model.depth, which is 2", std::to_string(blocks)}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.first.h = "identity"; }), {"model.attention.first.h", "first.blocks is 0"}));
+  EXPECT_TRUE(mentions(message([](VitConfig& c) { c.attention.first.blocks = 1, c.attention.first.h = "rleu"; }),
+                       {"model.attention.first.h", "'rleu'"}));
+  EXPECT_EQ(message([](VitConfig& c) { c.attention.first.blocks = 2, c.attention.first.h = "gelu"; }), "");
 
   VitConfig config;
   config.size = "L/14", config.rep_size = -1;

@@ -104,22 +104,25 @@ TEST(AttentionConfig, ADecoderCountsVisibleKeys) {
 
 TEST(AttentionConfig, OverridesKeepWhatEveryPresetHas) {
   AttentionConfig base = of_preset("reluformer"), own;
-  base.gamma = 4, base.dropout = 0.1, base.qk_norm = true, base.gain = 3, base.learn_gain = true;
+  base.gamma = 4, base.dropout = 0.1, base.qk_norm = true, base.gain = 3, base.learn_gain = "layer";
+  base.gate = "sigmoid";
   own.dropout = 0.2;
   AttentionConfig both = overridden(base, own);
   EXPECT_EQ(both.preset, "reluformer");
   EXPECT_EQ(both.gamma, 4);
   EXPECT_EQ(both.dropout, 0.2);
-  EXPECT_EQ(both.learn_gain, true);
+  EXPECT_EQ(both.learn_gain, "layer");
+  EXPECT_EQ(both.gate, "sigmoid");
   own.preset = "softmax";
   both = overridden(base, own);
   EXPECT_EQ(both.preset, "softmax");
   EXPECT_EQ(both.gain, std::nullopt);
-  EXPECT_EQ(both.learn_gain, std::nullopt);
+  EXPECT_EQ(both.learn_gain, "");
+  EXPECT_EQ(both.gate, "sigmoid");
   EXPECT_EQ(both.qk_norm, true);
   EXPECT_EQ(error_of([&] { attention_options(both, "attention"); }), "");
   own.preset = "reluformer";  // the base's own: the meaning of a key does not depend on another's value
-  EXPECT_EQ(overridden(base, own).learn_gain, std::nullopt);
+  EXPECT_EQ(overridden(base, own).learn_gain, "");
   own.preset.clear(), own.length = "visible";
   base.length = "fixed", base.length_n = 50;
   EXPECT_EQ(overridden(base, own).length_n, std::nullopt) << "length and length_n go together";
@@ -138,7 +141,11 @@ TEST(AttentionConfig, MistakesAreNamed) {
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.length = "x"; }), {"attention.length", "'x'", "visible"}));
   EXPECT_EQ(message([](AttentionConfig& c) { c.gamma = 2; }), "");  // only the preset reluformer has one
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.gamma = -2; }), {"attention.gamma", "positive", "-2"}));
-  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "softmax", c.learn_gain = true; }), {"softmax", "learn_gain"}));
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "softmax", c.learn_gain = "head"; }), {"softmax", "learn_gain"}));
+  EXPECT_EQ(message([](AttentionConfig& c) { c.preset = "softmax", c.learn_gain = "none"; }), "");
+  EXPECT_TRUE(
+      mentions(message([](AttentionConfig& c) { c.learn_alpha = "x"; }), {"attention.learn_alpha", "'x'", "none, model, layer, head"}));
+  EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.gate = "x"; }), {"attention.gate", "'x'", "none, linear, sigmoid"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.h = "softmax", c.alpha = 1; }), {"softmax", "alpha"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "softmax", c.length = "none"; }), {"softmax", "length rule"}));
   EXPECT_TRUE(mentions(message([](AttentionConfig& c) { c.preset = "sparsemax", c.alpha = 1, c.h = "relu"; }), {"sparsemax", "alpha, h"}));

@@ -116,7 +116,7 @@ gain = 0.5
 struct Renamed : Config {
   static Renames renames() {
     return {.keys = {{"blocks", "model.depth"}, {"model.h", "model.attention.h"}, {"model.attention", "model.attention.h"}},
-            .words = {{"model.pool", "mean", "gap"}}};
+            .words = {{"model.pool", "mean", "gap"}, {"model.pool", true, "tok"}}};
   }
 };
 
@@ -138,6 +138,7 @@ TEST(Config, OldNamesSayTheNewOnes) {
   EXPECT_EQ(error_in_file("[model]\nattention = \"relu\"\n"),
             "a.toml:2: 'model.attention' is a group of keys, not a value; it is called 'model.attention.h' now");
   EXPECT_EQ(error_in_file("[model]\npool = \"mean\"\n"), "a.toml:2: 'model.pool' is \"mean\"; it is called \"gap\" now");
+  EXPECT_EQ(error_in_file("[model]\npool = true\n"), "a.toml:2: 'model.pool' is true; it is called \"tok\" now");
   EXPECT_EQ(error_of_override("blocks=3"), "--set blocks=3: unknown key 'blocks'; it is called 'model.depth' now");
   EXPECT_EQ(error_of_override("model.pool=mean"), "--set model.pool=mean: 'model.pool' is \"mean\"; it is called \"gap\" now");
   // The new names are read as ever, a group that has an old name is still a group, and other mistakes are named as they were.

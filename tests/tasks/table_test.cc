@@ -75,8 +75,10 @@ template <class Config> void expect_renamed() {
     EXPECT_TRUE(mentions(error_of([&] { support::override_config(config, key.old + "=1"); }), {"--set", old, now}));
   }
   for (const support::Renames::Word& word : renames.words) {
-    EXPECT_TRUE(mentions(error_of([&] { support::override_config(config, word.key + "=" + word.old); }),
-                         {"'" + word.key + "'", "\"" + word.old + "\"; it is called \"" + word.now + "\" now"}));
+    const auto* text = std::get_if<std::string>(&word.old);
+    const std::string old = text ? *text : std::get<bool>(word.old) ? "true" : "false", quoted = text ? "\"" + old + "\"" : old;
+    EXPECT_TRUE(mentions(error_of([&] { support::override_config(config, word.key + "=" + old); }),
+                         {"'" + word.key + "'", quoted + "; it is called \"" + word.now + "\" now"}));
     support::override_config(config, word.key + "=" + word.now);
   }
 }

@@ -17,6 +17,10 @@ support::Renames Config::renames() {
     for (const char* key : {"preset", "h", "alpha", "length", "length_n", "gain", "bias", "gamma", "learn_alpha", "learn_gain",
                             "learn_bias", "qk_norm", "gate", "dropout"})
       renames.keys.push_back({part + key, part + "attention." + key});
+  for (const std::string part : {"model.", "model.encoder.", "model.decoder.", "model.cross."}) {
+    const std::vector<support::Renames::Word> words = nn::AttentionConfig::renames(part + "attention");
+    renames.words.insert(renames.words.end(), words.begin(), words.end());
+  }
   return renames;
 }
 

@@ -15,6 +15,8 @@ namespace hinge::translation {
 
 tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   if (!request.classes.empty()) throw tasks::RequestError("--classes is for runs of images; a translation has no classes");
+  if (!request.changes.empty() || !request.length.empty() || !request.pp.empty())
+    throw tasks::RequestError("--set, --length and --pp are for runs of images; a translation is evaluated as it was trained");
   if (!request.data.empty() && !request.split.empty())
     throw tasks::RequestError("--data names two files, --split a part of the run's own text: give one of them");
   const std::string given = !request.data.empty() ? request.data : request.split.empty() ? "valid" : request.split;

@@ -35,14 +35,6 @@ Tensor normalised(const Tensor& weights) {
   return size / at::where(sum > 0, sum, at::ones_like(sum));
 }
 
-double mean_entropy(const Tensor& weights) {
-  const Tensor p = normalised(weights);
-  const Tensor terms = at::where(p > 0, -p * at::log(p.clamp_min(1e-300)), at::zeros_like(p)).sum(-1);
-  const Tensor has_weight = (p.sum(-1) > 0).to(at::kDouble);
-  const double rows = has_weight.sum().item<double>();
-  return rows > 0 ? terms.sum().item<double>() / rows : 0;
-}
-
 struct Colour {
   double r, g, b;
 };
@@ -87,11 +79,7 @@ AttentionMaps attention_maps(const models::Vit& model, const Tensor& pixels) {
     LayerAttention& layer = maps.layers.emplace_back();
     layer.map = patch_map(mean, side, class_token);
     layer.heads = patch_map(weights, side, class_token);
-    layer.mass = weights.sum(-1).mean().item<double>();
-    layer.entropy = mean_entropy(weights);
-    layer.zero_share = (weights == 0).to(at::kDouble).mean().item<double>();
-    if (!view.options.sparse)
-      layer.skipped_share = attention_with_statistics(view.q, view.k, view.v, view.options.attention).skipped_share.mean().item<double>();
+    static_cast<AttentionNumbers&>(layer) = attention_numbers(view);
     const Tensor step = normalised(normalised(mean) + at::eye(mean.size(0), at::kDouble));
     rollout = rollout.defined() ? at::mm(step, rollout) : step;
   }
@@ -118,7 +106,8 @@ data::Image enlarged(const data::Image& image) {
   data::Image large;
   if (image.width >= kLeastSide / 2) {
     data::ResizeScratch scratch;
-    data::resize(colour, {0, 0, colour.height, colour.width}, kLeastSide * image.height / image.width, kLeastSide, large, scratch);
+    data::resize(colour, {0, 0, colour.height, colour.width}, kLeastSide * image.height / image.width, kLeastSide,
+                 data::ResizeMethod::antialias, large, scratch);
     return large;
   }
   // Few pixels stay visible as squares.

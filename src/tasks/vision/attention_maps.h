@@ -8,16 +8,10 @@
 
 #include "data/image.h"
 #include "models/vit.h"
+#include "tasks/vision/attention_numbers.h"
 #include "tasks/vision/trained_model.h"
 
 namespace hinge::vision {
-
-struct AttentionNumbers {
-  double mass = 0;        // sum of a query's weights, in the mean
-  double entropy = 0;     // of a query's weights (their absolute values) made to add up to 1, in nats; queries without weights do not count
-  double zero_share = 0;  // of the weights that are exactly 0
-  double skipped_share = 0;  // of the work behind the activation that the engine leaves out for that
-};
 
 // Maps are over the squares of the image's patches, [rows, columns], float64. A patch's value is the weight with which it is read: by the
 // class token if the model pools by one, else by all tokens in the mean.

@@ -61,12 +61,22 @@ struct OptimConfig : train::OptimConfig {
   }
 };
 
+struct RunConfig : train::RunConfig {
+  bool statistics = false;
+
+  template <class V> void visit(V& v) {
+    train::RunConfig::visit(v);
+    v("statistics", statistics,
+      "at each evaluation, measure the attention of each block on some images: weight mass, entropy, zeros, skipped work, output variance");
+  }
+};
+
 struct Config {
   std::string task = "vision";
   models::VitConfig model = {};
   DataConfig data = {};
   OptimConfig optim = {};
-  train::RunConfig train = {};
+  RunConfig train = {};
 
   template <class V> void visit(V& v) {
     v("task", task, "what is trained", {"vision"});
@@ -77,11 +87,15 @@ struct Config {
   }
 
   static support::Renames renames() {
-    return {.keys = {{"model.variant", "model.size"},
-                     {"model.mlp_width", "model.ffn.width"},
-                     {"train.recompute", "train.gradient_checkpointing"},
-                     {"optim.accumulate", "train.shards"}},
-            .words = {{"task", "vit", "vision"}, {"model.position", "learn", "learned"}, {"model.position", "sincos2d", "sinusoidal"}}};
+    support::Renames renames = {
+        .keys = {{"model.variant", "model.size"},
+                 {"model.mlp_width", "model.ffn.width"},
+                 {"train.recompute", "train.gradient_checkpointing"},
+                 {"optim.accumulate", "train.shards"}},
+        .words = {{"task", "vit", "vision"}, {"model.position", "learn", "learned"}, {"model.position", "sincos2d", "sinusoidal"}}};
+    const std::vector<support::Renames::Word> words = nn::AttentionConfig::renames("model.attention");
+    renames.words.insert(renames.words.end(), words.begin(), words.end());
+    return renames;
   }
 };
 

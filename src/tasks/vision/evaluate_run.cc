@@ -1,6 +1,7 @@
 #include "tasks/vision/evaluate_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "support/progress.h"
 #include "tasks/vision/evaluation.h"
 #include "tasks/vision/labels.h"
+#include "tasks/vision/learned_attention.h"
 #include "tasks/vision/model_input.h"
 #include "tasks/vision/trained_model.h"
 
@@ -55,6 +57,27 @@ nlohmann::json to_json(const Evaluation& result, const std::vector<std::string>&
           {"loss", result.loss},     {"skipped", result.skipped}, {"classes", classes}};
 }
 
+// What the request changes of a model. A fixed length is that of the training, with the class token if there is one: what `keys` counts.
+std::vector<std::string> changes_of(const tasks::EvalRequest& request, const models::VitConfig& trained) {
+  std::vector<std::string> changes = request.changes;
+  if (request.length.empty()) return changes;
+  if (const std::vector<std::string> rules = length_rule_names(); std::find(rules.begin(), rules.end(), request.length) == rules.end())
+    throw tasks::RequestError(fmt::format("--length '{}' is unknown; known are {}", request.length, fmt::join(rules, ", ")));
+  changes.push_back("model.attention.length=" + request.length);
+  const int64_t keys = trained.tokens() + (trained.pool == models::Pool::tok);
+  changes.push_back(request.length == "fixed" ? fmt::format("model.attention.length_n={}", keys) : "model.attention.length_n=none");
+  return changes;
+}
+
+const std::string& checked_pp(const std::string& steps) {
+  try {
+    const data::Pipeline pipeline(steps);
+  } catch (const std::runtime_error& error) {
+    throw tasks::RequestError(fmt::format("--pp: {}", error.what()));
+  }
+  return steps;
+}
+
 }  // namespace
 
 DataConfig other_data(const std::string& given, const DataConfig& of_run) {
@@ -72,7 +95,9 @@ DataConfig other_data(const std::string& given, const DataConfig& of_run) {
 }
 
 tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
-  const TrainedModel trained = load(request.run, request.which);
+  TrainedModel trained = load(request.run, request.which);
+  change_model(trained, changes_of(request, trained.config.model));
+  if (!request.pp.empty()) trained.config.data.eval_pp = checked_pp(request.pp);
   const Config& config = trained.config;
   const DataConfig data = request.data.empty() ? config.data : other_data(request.data, config.data);
   std::string split = request.split;
@@ -85,23 +110,35 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   options.on_error = config.data.on_error;
   options.loss = config.optim.loss;
   options.among = labelled.among;
+  const data::Pipeline pipeline = input_pipeline(config);
   Evaluation result;
   {
     support::Progress progress("eval", labelled.images->size());
     options.progress = [&](int64_t done, int64_t) { progress.update(done, {}); };
-    result = evaluate(*trained.model, labelled.images, input_pipeline(config), options);
+    result = evaluate(*trained.model, labelled.images, pipeline, options);
   }
 
   const std::vector<std::string>& names = labelled.images->classes();
   tasks::EvalReport report{trained.weights, {}, {}};
   report.json = to_json(result, names);
-  report.json.update({{"format", data.format}, {"split", split}, {"left_out", labelled.left_out}});
+  report.json.update({{"format", data.format},
+                      {"split", split},
+                      {"left_out", labelled.left_out},
+                      {"preprocessing", pipeline.text()},
+                      {"image_size", config.model.image_size},
+                      {"tokens", config.model.tokens()}});
   report.text = fmt::format("{} images of {}, split {}\n", result.images, data.format, split);
+  if (!request.changes.empty() || !request.length.empty() || !request.pp.empty())
+    report.text += fmt::format("{0} x {0} pixels, {1} tokens, {2}\n", config.model.image_size, config.model.tokens(), pipeline.text());
   if (!labelled.among.empty())
     report.text += fmt::format("predicting among {} of {} classes; {} images of other classes are left out\n", labelled.among.size(),
                                trained.classes.size(), labelled.left_out);
   report.text += fmt::format("  top-1  {:.2f}%\n  top-5  {:.2f}%\n  loss   {:.4f}\n", 100 * result.accuracy(), 100 * result.top5_accuracy(),
                              result.loss);
+  for (const auto& [name, value] : learned_attention(*trained.model)) {
+    report.text += fmt::format("  learned {} {:.4f}\n", name, value);
+    report.json["learned"][name] = value;
+  }
   for (const std::string& skipped : result.skipped) report.text += fmt::format("  skipped {}\n", skipped);
   report.text += class_table(result, names);
   return report;

@@ -35,4 +35,8 @@ void require_length_rule(const Config& config, const train::Checkpoint& checkpoi
 // Throws std::runtime_error.
 TrainedModel load(const std::string& run, train::Which which);
 
+// The same weights in a model that differs by changes of the config ("model.image_size=56"): learned positions are resampled, all other
+// weights stay. Throws std::runtime_error for changes that need other weights, and for keys that are not the model's.
+void change_model(TrainedModel& trained, const std::vector<std::string>& changes);
+
 }  // namespace hinge::vision

@@ -12,7 +12,9 @@
 #include "hinge/ops/dense.h"
 #include "support/config.h"
 #include "support/require.h"
+#include "tasks/vision/attention_numbers.h"
 #include "tasks/vision/evaluation.h"
+#include "tasks/vision/learned_attention.h"
 #include "tasks/vision/trained_model.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -171,10 +173,16 @@ class VisionTraining : public train::Trainable {
         with_advice(config_.data, without_bad_files_, [&] { return vision::evaluate(model_, data_.eval, data_.eval_pp, options); });
     skipped_in_eval_ = result.skipped;
     if (result.stopped) return {};
+    train::Values details = learned_attention(model_);
+    if (config_.train.statistics) {
+      const train::Values statistics = with_advice(config_.data, without_bad_files_, [&] { return statistics_of_attention(); });
+      details.insert(details.end(), statistics.begin(), statistics.end());
+    }
     return train::EvaluationOutcome{
         result.accuracy(),
         {{"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()}, {"loss", result.loss}},
-        fmt::format("accuracy {:.2f}%, loss {:.4f} on {} images", 100 * result.accuracy(), result.loss, result.images)};
+        fmt::format("accuracy {:.2f}%, loss {:.4f} on {} images", 100 * result.accuracy(), result.loss, result.images),
+        details};
   }
 
   std::vector<std::string> skipped() const override {
@@ -186,6 +194,17 @@ class VisionTraining : public train::Trainable {
   double waited_seconds() const override { return loader_ ? loader_->waited_seconds() : 0; }
 
  private:
+  // On the first images of the evaluation.
+  train::Values statistics_of_attention() const {
+    data::LoaderOptions loading;
+    loading.batch_size = std::min<int64_t>(64, data_.eval->size());
+    loading.shuffle = loading.endless = false;
+    loading.on_error = config_.data.on_error;
+    data::Loader loader(data_.eval, data_.eval_pp, loading);
+    data::Batch batch;
+    return loader.next(batch) ? attention_statistics(model_, eval::pixels_of(batch)) : train::Values();
+  }
+
   uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
 
   int64_t worker_of(int64_t shard) const { return shard * std::ssize(batches_) / config_.train.shards; }

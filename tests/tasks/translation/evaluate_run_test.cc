@@ -55,6 +55,7 @@ TEST_F(EvaluateTranslation, TakesOtherText) {
   EXPECT_TRUE(mentions(error_of([&] { evaluate_run({.run = path("run"), .data = "test"}); }), {"--data", "SOURCE,TARGET"}));
   EXPECT_TRUE(mentions(error_of([&] { evaluate_run({.run = path("run"), .data = "a,b", .split = "test"}); }), {"--data", "--split"}));
   EXPECT_TRUE(mentions(error_of([&] { evaluate_run({.run = path("run"), .classes = {"cat"}}); }), {"--classes"}));
+  EXPECT_TRUE(mentions(error_of([&] { evaluate_run({.run = path("run"), .length = "fixed"}); }), {"--length", "runs of images"}));
 }
 
 }  // namespace

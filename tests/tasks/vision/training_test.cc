@@ -16,7 +16,10 @@
 #include "data/codec.h"
 #include "support/config.h"
 #include "support/safetensors.h"
+#include "tasks/vision/attention_numbers.h"
 #include "tasks/vision/evaluation.h"
+#include "tasks/vision/learned_attention.h"
+#include "tasks/vision/model_input.h"
 #include "tasks/vision/trained_model.h"
 #include "tiny.h"
 #include "train/weights.h"
@@ -144,10 +147,10 @@ TEST_F(TrainTest, StoppingAndGoingOnChangesNoBit) {
   }
 }
 
-// With dropout, mixup and augmentation. The last bits tell whether anything depends on who computes what.
+// With convolutions, dropout, mixup and augmentation. The last bits tell whether anything depends on who computes what.
 TEST_F(TrainTest, TheNumberOfWorkersChangesNoBit) {
   Config config = tiny(16);
-  config.train.shards = 4;
+  config.train.shards = 4, config.model.stem = models::Stem::conv;
   run(config, "one");
   for (const int64_t workers : {2, 4}) {
     config.train.workers = workers;
@@ -303,6 +306,90 @@ TEST_F(TrainTest, TheLengthRuleIsThatOfTheConfig) {
   put("none/config.toml", text);
   EXPECT_TRUE(mentions(error_of([&] { load(path("none"), Which::latest); }), {path("none"), "length rule none", "now gives keys"}));
   EXPECT_TRUE(mentions(error_of([&] { resume("none", -1, 1); }), {path("none"), "length rule none", "now gives keys"}));
+  // The same for the first blocks.
+  Config config = tiny(1);
+  config.model.attention.first.blocks = 1, config.model.attention.first.length = "visible";
+  run(config, "first");
+  text = content("first/config.toml");
+  text.replace(text.find("length = \"visible\""), 18, "length = \"none\"");
+  put("first/config.toml", text);
+  EXPECT_TRUE(mentions(error_of([&] { load(path("first"), Which::latest); }), {path("first"), "length rule visible", "now gives none"}));
+}
+
+// The numbers that are learned, in the metrics of each evaluation and in those of the run.
+TEST_F(TrainTest, LearnedNumbersOfAttentionAreInTheMetrics) {
+  Config config = tiny(8);
+  config.model.depth = 2, config.optim.warmup_steps = 0;
+  config.model.attention.alpha = 0.5, config.model.attention.learn_alpha = "head", config.model.attention.learn_gain = "layer";
+  config.model.attention.learn_bias = "model";
+  run(config, "run");
+  const TrainedModel trained = load(path("run"), Which::latest);
+  std::map<std::string, double> learned;
+  for (const auto& [name, value] : learned_attention(*trained.model)) learned[name] = value;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : learned) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"alpha", "alpha/0", "alpha/0/max", "alpha/0/min", "alpha/1", "alpha/1/max", "alpha/1/min",
+                                             "bias", "gain", "gain/0", "gain/1"}));
+  EXPECT_NE(learned["alpha/0"], 0.5) << "nothing was learned";
+  EXPECT_NE(learned["bias"], 0) << "nothing was learned";
+  EXPECT_LT(learned["alpha/1/min"], learned["alpha/1/max"]);
+  EXPECT_NEAR(learned["alpha"], (learned["alpha/0"] + learned["alpha/1"]) / 2, 1e-9);
+  const support::MetricRecord last = support::read_metrics(metrics_path(path("run"))).back();
+  for (const auto& [name, value] : learned) EXPECT_EQ(last.number("eval/" + name), value) << name;
+}
+
+TEST_F(TrainTest, StatisticsOfAttentionAreInTheMetricsIfAskedFor) {
+  Config config = tiny(8);
+  config.model.depth = 2;
+  run(config, "without");
+  EXPECT_TRUE(std::isnan(support::read_metrics(metrics_path(path("without"))).back().number("eval/mass/0")));
+  config.train.statistics = true;
+  run(config, "with");
+  EXPECT_EQ(last_checkpoint_bytes(path("with"), 8), last_checkpoint_bytes(path("without"), 8)) << "looking changes nothing";
+  const TrainedModel trained = load(path("with"), Which::latest);
+  // All images of the evaluation, which are 64.
+  const auto images = data::open_images(source_of(config.data, config.data.eval));
+  at::Tensor pixels = at::empty({64, 8, 8, 1});
+  for (int64_t i = 0; i < 64; ++i) pixels[i] = model_input(trained.config, images->load(i)).pixels[0];
+  const support::MetricRecord last = support::read_metrics(metrics_path(path("with"))).back();
+  for (const auto& [name, value] : attention_statistics(*trained.model, pixels)) EXPECT_EQ(last.number("eval/" + name), value) << name;
+  EXPECT_GT(last.number("eval/mass/1"), 0);
+  EXPECT_EQ(read_status(path("with")).values.count("mass/1"), 0U) << "too many for a status";
+}
+
+// Positions are resampled or computed anew, the other weights stay, and what needs other weights is refused.
+TEST_F(TrainTest, ATrainedModelCanTakeOtherImageSizes) {
+  for (const nn::Position position : {nn::Position::learned, nn::Position::sinusoidal}) {
+    Config config = tiny(2);
+    config.model.position = position, config.model.stem = models::Stem::conv;
+    const std::string name = support::config_word(position);
+    run(config, name);
+    const at::NoGradGuard guard;
+    TrainedModel trained = load(path(name), Which::latest);
+    const models::Vit before(trained.config.model, 7);
+    train::load_weights(trained.weights.path(), before.parameters());
+    change_model(trained, {"model.image_size=16", "model.attention.length=fixed", "model.attention.length_n=4"});
+    EXPECT_EQ(trained.config.model.tokens(), 16);
+    EXPECT_EQ(trained.model->config().attention.length_n, 4);
+    for (const nn::Parameter& parameter : before.parameters().all()) {
+      const at::Tensor now = trained.model->parameters().find(parameter.name)->value;
+      const bool positions = parameter.name == "pos_embed";
+      EXPECT_TRUE(at::equal(now, positions ? models::resample_position(parameter.value, 4) : parameter.value)) << parameter.name;
+    }
+    Config large = trained.config;
+    large.model.image_size = 16;
+    const models::Vit same(large.model, 1);  // sinusoidal positions are those of a model of this size
+    for (const nn::Parameter& parameter : same.parameters().all())
+      parameter.value.copy_(trained.model->parameters().find(parameter.name)->value);
+    const at::Tensor images = at::sin(at::arange(512, at::kFloat)).view({2, 16, 16, 1});
+    EXPECT_TRUE(at::equal(same.forward(images), trained.model->forward(images)));
+  }
+  TrainedModel trained = load(path("learned"), Which::latest);
+  for (const char* change : {"model.patch=2", "model.depth=2", "model.position=sinusoidal", "model.attention.qk_norm=false"})
+    EXPECT_TRUE(mentions(error_of([&] { change_model(trained, {change}); }), {std::string("--set ") + change, "trained weights"}))
+        << change;
+  EXPECT_TRUE(mentions(error_of([&] { change_model(trained, {"model.image_sise=16"}); }), {"model.image_size"}));
+  EXPECT_TRUE(mentions(error_of([&] { change_model(trained, {"data.eval=test"}); }), {"only keys under model."}));
 }
 
 TEST_F(TrainTest, LostCheckpointsAreNotReplacedByANewBeginning) {
