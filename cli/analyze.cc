@@ -189,7 +189,7 @@ int run_analyze(const AnalyzeOptions& options) {
   const decode::Translator translator(*trained.model, trained.vocabulary, {});
   std::vector<decode::Source> maps;
   for (const std::string& sentence : options.maps) maps.push_back(encode_map(translator, sentence));
-  const text::Corpus corpus(translation::read_part_or_files("--data", options.data, trained.config), trained.vocabulary,
+  const text::Corpus corpus(translation::read_split_or_files("--data", options.data, trained.config), trained.vocabulary,
                             trained.config.data.corpus);
   const std::vector<eval::ModelPair> pairs = eval::sample_pairs(corpus, sentences);
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "decode/translation_options.h"
 #include "experiment/html_report.h"
 #include "experiment/runs.h"
 #include "support/config.h"
@@ -33,8 +34,11 @@ struct ConfigSource {
 struct EvalRequest {
   std::string run;
   train::Which which = train::Which::best;
-  std::string data = {}, split = {};      // empty: the run's own
-  std::vector<std::string> classes = {};  // predict only among these
+  std::string data = {};                                // empty: the run's own
+  std::vector<std::string> splits = {};                 // parts of the data; none: what training evaluates on
+  std::vector<std::string> classes = {};                // predict only among these
+  std::vector<std::string> changes = {};                // of the run's config: "data.document_tokens=256"
+  std::optional<decode::TranslationOptions> bleu = {};  // translate, and score the translations
 };
 
 struct EvalReport {

@@ -700,6 +700,38 @@ TEST_F(Translation, InPlaceKeepsWhatTheFileIs) {
   EXPECT_TRUE(complains("standard input:1")) << err_;
 }
 
+TEST_F(Translation, OfSplitsAreScored) {
+  put("more.en", "one two three\nfour\n"), put("more.de", "eins zwei drei\nvier fuenf\n");
+  const std::string eval = "eval " + path("run") + " --split test,more --bleu --beam 3 --length-penalty 1";
+  ASSERT_EQ(run(eval + " --json -"), 0) << err_;
+  const json all = json::parse(out_);
+  for (const char* name : {"test", "more"}) {
+    const std::string file = path(name);
+    ASSERT_EQ(run("translate " + path("run") + " " + file + ".en --beam 3 --length-penalty 1 --out " + file + ".hyp"), 0) << err_;
+    ASSERT_EQ(run("score " + file + ".hyp " + file + ".de --json"), 0) << err_;
+    const json scores = json::parse(out_);
+    EXPECT_NEAR(all["splits"][name]["bleu"].get<double>(), scores[0]["score"].get<double>(), 1e-9) << name;
+    EXPECT_NEAR(all["splits"][name]["chrf"].get<double>(), scores[1]["score"].get<double>(), 1e-9) << name;
+    EXPECT_NEAR(all["splits"][name]["brevity_penalty"].get<double>(), scores[0]["brevity_penalty"].get<double>(), 1e-9) << name;
+  }
+  EXPECT_LT(all["splits"]["more"]["length_ratio"], 1);
+  // Alone and into a file, the same JSON, but for the time it took.
+  ASSERT_EQ(run(eval + " --json"), 0) << err_;
+  EXPECT_EQ(json::parse(out_)["splits"], all["splits"]);
+  ASSERT_EQ(run(eval + " --json " + path("scores.json")), 0) << err_;
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(json::parse(read("scores.json"))["splits"], all["splits"]);
+  ASSERT_EQ(run(eval), 0) << err_;
+  EXPECT_NE(out_.find("BLEU"), std::string::npos) << out_;
+
+  EXPECT_EQ(run("eval " + path("run") + " --split test,mroe"), 2);
+  EXPECT_TRUE(complains("'mroe'") && complains("NAME.en")) << err_;
+  EXPECT_EQ(run("eval " + path("run") + " --split test,test"), 2);
+  EXPECT_TRUE(complains("'test' twice")) << err_;
+  EXPECT_EQ(run("eval " + path("run") + " --beam 3"), 2);
+  EXPECT_TRUE(complains("--bleu")) << err_;
+}
+
 TEST_F(Translation, IsScoredInTraining) { EXPECT_NE(training_.find("on 20 sentences"), std::string::npos) << training_; }
 
 TEST_F(Translation, IsAnalyzed) {

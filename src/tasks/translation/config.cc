@@ -1,5 +1,9 @@
 #include "tasks/translation/config.h"
 
+#include <fmt/format.h>
+
+#include "support/require.h"
+
 namespace hinge::translation {
 
 support::Renames Config::renames() {
@@ -18,6 +22,14 @@ support::Renames Config::renames() {
                             "learn_bias", "qk_norm", "gate", "dropout"})
       renames.keys.push_back({part + key, part + "attention." + key});
   return renames;
+}
+
+void check_lengths(const Config& config) {
+  const text::CorpusOptions& corpus = config.data.corpus;
+  const bool documents = corpus.document_tokens > 0;
+  const int64_t longest = documents ? corpus.document_tokens : corpus.longest;
+  support::require(longest <= config.model.max_length, fmt::format("model.max_length {} is less than data.{} {}", config.model.max_length,
+                                                                   documents ? "document_tokens" : "longest_tokens", longest));
 }
 
 }  // namespace hinge::translation

@@ -80,4 +80,7 @@ struct Config {
   static support::Renames renames();
 };
 
+// Throws std::runtime_error if the text may have longer items than the model reads.
+void check_lengths(const Config& config);
+
 }  // namespace hinge::translation

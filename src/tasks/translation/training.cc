@@ -102,11 +102,7 @@ void check(const Config& config) {
   models::Seq2SeqConfig model = config.model;
   if (model.vocabulary == 0) model.vocabulary = 1;  // stands for the number that is not known yet
   models::resolved(model);
-  const text::CorpusOptions& corpus = config.data.corpus;
-  const bool documents = corpus.document_tokens > 0;
-  const int64_t longest = documents ? corpus.document_tokens : corpus.longest;
-  const char* key = documents ? "document_tokens" : "longest_tokens";
-  require(longest <= model.max_length, fmt::format("model.max_length {} is less than data.{} {}", model.max_length, key, longest));
+  check_lengths(config);
 }
 
 Config resolve(Config config, const RunText& data) {
