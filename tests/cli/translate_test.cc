@@ -732,6 +732,27 @@ TEST_F(Translation, OfSplitsAreScored) {
   EXPECT_TRUE(complains("--bleu")) << err_;
 }
 
+// Sentences that are translated together are scored one by one: the model, which knows at most four words, still does well with two
+// sentences of two words each.
+TEST_F(Translation, OfJoinedSentencesAreScoredOneByOne) {
+  std::string english, german;
+  for (size_t i = 0; i < 8; i += 2) english += kWords[i] + " " + kWords[i + 1] + "\n", german += kOthers[i] + " " + kOthers[i + 1] + "\n";
+  put("words.en", english), put("words.de", german);
+  const auto scores = [&](const std::string& changes) {
+    EXPECT_EQ(run("eval " + path("run") + " --split words --bleu --json " + changes), 0) << err_;
+    return json::parse(out_);
+  };
+  const json alone = scores(""), joined = scores("--set data.document_tokens=13");
+  EXPECT_EQ(alone["items"], 4);
+  EXPECT_EQ(joined["items"], 2);
+  EXPECT_FALSE(alone.contains("document_bleu"));
+  EXPECT_EQ(joined["reference_length"], 8);
+  EXPECT_EQ(joined["hypothesis_length"], 8);
+  EXPECT_EQ(joined["chrf"], alone["chrf"]);
+  EXPECT_EQ(joined["bleu"], 0);  // no four words in a row, which the joined sentences have
+  EXPECT_GT(joined["document_bleu"], 50);
+}
+
 TEST_F(Translation, IsScoredInTraining) { EXPECT_NE(training_.find("on 20 sentences"), std::string::npos) << training_; }
 
 TEST_F(Translation, IsAnalyzed) {

@@ -57,7 +57,7 @@ std::vector<Evaluation> evaluate_texts(const TrainedModel& trained, const std::v
 struct Measured {
   int64_t items = 0, left_out = 0;
   Evaluation evaluation;
-  std::optional<TranslationScores> scores;  // of several: the means of BLEU, chrF and brevity penalty
+  std::optional<TranslationScores> scores;  // of several: means, but for the lengths
 };
 
 Measured measured(const EncodedText& text, const Evaluation& evaluation) {
@@ -78,6 +78,7 @@ Measured together(const std::vector<Measured>& parts) {
     if (!all.scores) all.scores = {.brevity_penalty = 0};
     all.scores->bleu += part.scores->bleu / count, all.scores->chrf += part.scores->chrf / count;
     all.scores->brevity_penalty += part.scores->brevity_penalty / count;
+    if (part.scores->document_bleu) all.scores->document_bleu = all.scores->document_bleu.value_or(0) + *part.scores->document_bleu / count;
     all.scores->hypothesis_length += part.scores->hypothesis_length, all.scores->reference_length += part.scores->reference_length;
   }
   return all;
@@ -91,11 +92,15 @@ nlohmann::json to_json(const Measured& measured) {
   const Evaluation& result = measured.evaluation;
   nlohmann::json json = {{"items", measured.items}, {"left_out", measured.left_out},     {"tokens", result.tokens},
                          {"loss", result.loss()},   {"perplexity", result.perplexity()}, {"token_accuracy", result.accuracy()}};
-  if (const std::optional<TranslationScores>& scores = measured.scores)
+  const std::optional<TranslationScores>& scores = measured.scores;
+  if (scores)
     json.update({{"bleu", scores->bleu},
                  {"chrf", scores->chrf},
                  {"brevity_penalty", scores->brevity_penalty},
+                 {"hypothesis_length", scores->hypothesis_length},
+                 {"reference_length", scores->reference_length},
                  {"length_ratio", length_ratio(*scores)}});
+  if (scores && scores->document_bleu) json["document_bleu"] = *scores->document_bleu;
   return json;
 }
 
@@ -103,9 +108,11 @@ std::string scores_text(const Measured& measured) {
   const Evaluation& result = measured.evaluation;
   std::string text = fmt::format("  loss            {:.4f}\n  perplexity      {:.3f}\n  token accuracy  {:.2f}%\n", result.loss(),
                                  result.perplexity(), 100 * result.accuracy());
-  if (const std::optional<TranslationScores>& scores = measured.scores)
+  const std::optional<TranslationScores>& scores = measured.scores;
+  if (scores)
     text += fmt::format("  BLEU            {:.2f} (brevity penalty {:.3f}, length ratio {:.3f})\n  chrF            {:.2f}\n", scores->bleu,
                         scores->brevity_penalty, length_ratio(*scores), scores->chrf);
+  if (scores && scores->document_bleu) text += fmt::format("  document BLEU   {:.2f}\n", *scores->document_bleu);
   return text;
 }
 

@@ -1,27 +1,41 @@
 #include "tasks/translation/translation_scores.h"
 
-#include <span>
+#include <cstddef>
 #include <string_view>
 
+#include "text/resegment.h"
 #include "text/score.h"
 
 namespace hinge::translation {
 namespace {
 
-TranslationScores score(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
-  const std::vector<std::string_view> left(hypotheses.begin(), hypotheses.end()), right(references.begin(), references.end());
-  const text::Bleu bleu = text::bleu(left, right);
-  return {bleu.score, text::chrf(left, right).score, bleu.brevity_penalty, bleu.hypothesis_length, bleu.reference_length};
+std::vector<std::string_view> views(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
+
+// The targets of an item's sentences.
+std::vector<std::string> sentences_of(const EncodedText& text, const text::Corpus::Place& place) {
+  std::vector<std::string> sentences;
+  for (int64_t i = 0; i < place.pairs; ++i)
+    sentences.push_back(text.text.documents[static_cast<size_t>(place.document)].pairs[static_cast<size_t>(place.first + i)].target);
+  return sentences;
 }
 
 // `translations` of the items of the text, in their order.
-TranslationScores score_text(const EncodedText& text, std::span<const std::string> translations) {
-  std::vector<std::string> hypotheses, references;
+TranslationScores score(const EncodedText& text, const std::vector<std::string>& translations, bool documents) {
+  std::vector<std::string> hypotheses, references, joined;
   for (size_t i = 0; i < translations.size(); ++i) {
-    hypotheses.push_back(translations[i]);
-    references.push_back(text::joined(text.text, text.corpus->place(static_cast<int64_t>(i))).target);
+    const text::Corpus::Place& place = text.corpus->place(static_cast<int64_t>(i));
+    const std::vector<std::string> sentences = sentences_of(text, place);
+    const std::vector<std::string> parts =
+        sentences.size() == 1 ? std::vector<std::string>{translations[i]} : text::resegment(translations[i], sentences);
+    hypotheses.insert(hypotheses.end(), parts.begin(), parts.end());
+    references.insert(references.end(), sentences.begin(), sentences.end());
+    if (documents) joined.push_back(text::joined(text.text, place).target);
   }
-  return score(hypotheses, references);
+  const text::Bleu bleu = text::bleu(views(hypotheses), views(references));
+  TranslationScores scores{bleu.score, text::chrf(views(hypotheses), views(references)).score, bleu.brevity_penalty, bleu.hypothesis_length,
+                           bleu.reference_length};
+  if (documents) scores.document_bleu = text::bleu(views(translations), views(joined)).score;
+  return scores;
 }
 
 }  // namespace
@@ -40,11 +54,11 @@ ScoredTranslations score_translations(const TrainedModel& trained, const std::ve
         for (size_t i = 0; i < group.size(); ++i) translations[first + i] = group[i].at(0).text;
       },
       progress);
-  size_t first = 0;
+  std::ptrdiff_t first = 0;
   for (const EncodedText& text : texts) {
-    const auto items = static_cast<size_t>(text.corpus->size());
-    result.scores.push_back(score_text(text, std::span(translations).subspan(first, items)));
-    first += items;
+    const auto begin = translations.begin() + first;
+    first += text.corpus->size();
+    result.scores.push_back(score(text, {begin, translations.begin() + first}, trained.config.data.corpus.document_tokens > 0));
   }
   return result;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,12 @@ struct EncodedText {
   std::shared_ptr<const text::Corpus> corpus;
 };
 
-// Of one text, against its target side.
+// Of one text, sentence by sentence, against its target side. The translation of a part of a document is cut into its sentences first
+// (text/resegment.h), so that scores do not depend on how many sentences are translated together.
 struct TranslationScores {
   double bleu = 0, chrf = 0, brevity_penalty = 1;
   int64_t hypothesis_length = 0, reference_length = 0;  // tokens of BLEU
+  std::optional<double> document_bleu = {};             // of parts of documents, each scored as one segment
 };
 
 struct ScoredTranslations {
