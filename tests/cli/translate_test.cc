@@ -771,6 +771,26 @@ TEST_F(Translation, IsAnalyzed) {
   EXPECT_NE(map.find("&lt;/s&gt;"), std::string::npos);
   EXPECT_EQ(json::parse(read("analysis/analysis.json"))["layers"], all["layers"]);
 
+  EXPECT_EQ(all["means"]["decoder cross-attention"]["entropy"], all["layers"][3]["entropy"]);
+  EXPECT_NEAR(all["layers"][4]["top_shares"]["100"].get<double>(), 1, 1e-6);
+  EXPECT_GT(all["layers"][3]["source_shares"]["end"], 0);
+  EXPECT_FALSE(all["layers"][4].contains("source_shares"));
+  EXPECT_GT(all["source_tokens"]["punctuation"], 0);  // the % of %s, where it is a piece of its own
+
+  // The numbers alone: no folder is made. They can be those of other lengths than in training.
+  ASSERT_EQ(run("analyze " + path("run") + " --means --json -"), 0) << err_;
+  const json means = json::parse(out_);
+  EXPECT_FALSE(means.contains("layers") || means.contains("files") || fs::exists("analysis-run"));
+  EXPECT_EQ(means["means"].size(), 5U);
+  ASSERT_EQ(run("analyze " + path("run") + " --means --json --set data.document_tokens=60"), 0) << err_;
+  EXPECT_GT(json::parse(out_)["means"]["encoder self-attention"]["entropy"], means["means"]["encoder self-attention"]["entropy"]);
+  EXPECT_EQ(run("analyze " + path("run") + " --json --set data.document_tokens=101"), 1);
+  EXPECT_TRUE(complains("model.max_length 100")) << err_;
+
+  ASSERT_EQ(run("analyze " + path("run") + " --data test --means --out " + path("analysis")), 0) << err_;
+  EXPECT_NE(out_.find("decoder cross-attention "), std::string::npos) << out_;
+  EXPECT_EQ(out_.find("decoder cross-attention 0"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("weight on the source's"), std::string::npos) << out_;
   ASSERT_EQ(run("analyze " + path("run") + " --data " + path("test.en") + "," + path("test.de") + " --out " + path("analysis")), 0) << err_;
   EXPECT_NE(out_.find("decoder cross-attention 0"), std::string::npos) << out_;
   EXPECT_EQ(run("analyze " + path("run") + " --data nothing --out " + path("analysis")), 2);
