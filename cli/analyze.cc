@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -31,9 +32,12 @@ using eval::LayerStatistics;
 
 struct AnalyzeOptions {
   RunOptions run;
-  std::string data = "valid", sentences = "64", out;
+  std::string data = "valid", sentences = "64", out, json;
   std::vector<std::string> maps;
-  bool json = false;
+  bool means = false;
+
+  // A program that wants the numbers alone gets no files.
+  bool writes_files() const { return json.empty() || !out.empty() || !maps.empty(); }
 };
 
 // One column of the table and one plot.
@@ -52,7 +56,10 @@ constexpr Measure kMeasures[] = {
     {"aniso", "anisotropy", "Mean cosine between values", "cosine", &LayerStatistics::anisotropy, 1},
 };
 
-std::string label_of(const LayerStatistics& layer) { return fmt::format("{} {}", layer.kind, layer.block); }
+// Of a mean over blocks: its kind alone.
+std::string label_of(const LayerStatistics& layer) {
+  return layer.name == layer.kind ? layer.kind : fmt::format("{} {}", layer.kind, layer.block);
+}
 
 void print_table(const std::vector<LayerStatistics>& layers) {
   const std::vector<double> tops = {0.2, 1, 10};
@@ -75,21 +82,49 @@ void print_table(const std::vector<LayerStatistics>& layers) {
   }
 }
 
+// Attention to the source, and what it would be with even weights.
+void print_source_shares(const std::vector<LayerStatistics>& layers, const eval::TokenShares& tokens) {
+  const auto row = [](const std::string& label, const eval::TokenShares& shares) {
+    fmt::print("{:<26} {:>10.1f}% {:>10.1f}% {:>10.1f}%\n", label, 100 * shares.punctuation, 100 * shares.comma, 100 * shares.end);
+  };
+  fmt::print("\n{:<26} {:>11} {:>11} {:>11}\n", "weight on the source's", "punctuation", "commas", "end token");
+  for (const LayerStatistics& layer : layers)
+    if (layer.source_shares) row(label_of(layer), *layer.source_shares);
+  row("share of its tokens", tokens);
+}
+
+nlohmann::json to_json(const eval::TokenShares& shares) {
+  return {{"punctuation", shares.punctuation}, {"comma", shares.comma}, {"end", shares.end}};
+}
+
 nlohmann::json to_json(const LayerStatistics& layer) {
-  nlohmann::json tops = nlohmann::json::array();
-  for (size_t i = 0; i < eval::kTopPercents.size(); ++i)
-    tops.push_back({{"percent", eval::kTopPercents[i]}, {"share", layer.top_shares[i]}});
-  return {{"name", layer.name},
-          {"kind", layer.kind},
-          {"block", layer.block},
-          {"rows", layer.rows},
-          {"variance_ratio", layer.variance_ratio},
-          {"weight_sum", layer.weight_sum},
-          {"entropy", layer.entropy},
-          {"relative_entropy", layer.relative_entropy},
-          {"zero_share", layer.zero_share},
-          {"anisotropy", layer.anisotropy},
-          {"top_shares", tops}};
+  nlohmann::json tops = nlohmann::json::object();
+  for (size_t i = 0; i < eval::kTopPercents.size(); ++i) tops[fmt::format("{}", eval::kTopPercents[i])] = layer.top_shares[i];
+  nlohmann::json json = {{"rows", layer.rows},
+                         {"variance_ratio", layer.variance_ratio},
+                         {"weight_sum", layer.weight_sum},
+                         {"entropy", layer.entropy},
+                         {"relative_entropy", layer.relative_entropy},
+                         {"zero_share", layer.zero_share},
+                         {"anisotropy", layer.anisotropy},
+                         {"top_shares", tops}};
+  if (layer.source_shares) json["source_shares"] = to_json(*layer.source_shares);
+  return json;
+}
+
+nlohmann::json layers_json(const std::vector<LayerStatistics>& layers) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const LayerStatistics& layer : layers) {
+    all.push_back(to_json(layer));
+    all.back().update({{"name", layer.name}, {"kind", layer.kind}, {"block", layer.block}});
+  }
+  return all;
+}
+
+nlohmann::json means_json(const std::vector<LayerStatistics>& means) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const LayerStatistics& mean : means) all[mean.kind] = to_json(mean);
+  return all;
 }
 
 // Bars by block, a colour for each kind of layer.
@@ -119,7 +154,7 @@ std::string share_plot(const std::vector<LayerStatistics>& layers, const std::st
                               .panels = {{}},
                               .x_ticks = {eval::kTopPercents.begin(), eval::kTopPercents.end()}};
   std::vector<experiment::LineSeries>& lines = chart.panels[0].series;
-  for (const eval::KindShares& shares : eval::top_shares_by_kind(layers)) {
+  for (const LayerStatistics& shares : eval::means_by_kind(layers)) {
     experiment::LineSeries series{shares.kind, {}, lines.size()};
     for (size_t i = 0; i < eval::kTopPercents.size(); ++i) series.points.emplace_back(eval::kTopPercents[i], 100 * shares.top_shares[i]);
     lines.push_back(std::move(series));
@@ -193,45 +228,53 @@ std::string write_maps(const translation::TrainedModel& trained, const decode::T
 int run_analyze(const AnalyzeOptions& options) {
   const int64_t sentences = parse_whole("--sentences", options.sentences, 1, 1000000);
   const translation::TrainedModel trained = open_translation(options.run, "hinge analyze");
+  translation::check_lengths(trained.config);
   const decode::Translator translator(*trained.model, trained.vocabulary, {});
   std::vector<decode::Source> maps;
   for (const std::string& sentence : options.maps) maps.push_back(encode_map(translator, sentence));
-  const text::Corpus corpus(translation::read_part_or_files("--data", options.data, trained.config), trained.vocabulary,
+  const text::Corpus corpus(translation::read_split_or_files("--data", options.data, trained.config), trained.vocabulary,
                             trained.config.data.corpus);
   const std::vector<eval::ModelPair> pairs = eval::sample_pairs(corpus, sentences);
 
   fs::path run = fs::path(options.run.run).lexically_normal();
   if (!run.has_filename()) run = run.parent_path();
-  Folder folder(options.out.empty() ? fs::path("analysis-" + run.filename().string()) : fs::path(options.out));
-  const std::vector<LayerStatistics> layers = eval::analyze_layers(*trained.model, pairs);
+  std::optional<Folder> folder;
+  if (options.writes_files()) folder.emplace(options.out.empty() ? fs::path("analysis-" + run.filename().string()) : fs::path(options.out));
+  const std::vector<eval::TokenKind> kinds = eval::token_kinds(trained.vocabulary);
+  const std::vector<LayerStatistics> layers = eval::analyze_layers(*trained.model, pairs, kinds), means = eval::means_by_kind(layers);
+  const eval::TokenShares tokens = eval::source_token_shares(pairs, kinds);
   const std::string subtitle =
       fmt::format("{}, step {}, {} {} of {}", run.filename().string(), trained.weights.checkpoint.step, pairs.size(),
                   trained.config.data.corpus.document_tokens > 0 ? "parts of documents" : "sentences", options.data);
-  for (const Measure& measure : kMeasures) folder.write(std::string(measure.file) + ".svg", measure_plot(measure, layers, subtitle));
-  folder.write("top-shares.svg", share_plot(layers, subtitle));
   nlohmann::json json = {{"run", options.run.run},
                          {"step", trained.weights.checkpoint.step},
                          {"averaged", trained.weights.averaged},
                          {"data", options.data},
                          {"sentences", pairs.size()},
-                         {"layers", nlohmann::json::array()},
+                         {"source_tokens", to_json(tokens)},
+                         {"means", means_json(means)},
                          {"maps", nlohmann::json::array()}};
-  for (const LayerStatistics& layer : layers) json["layers"].push_back(to_json(layer));
-  for (size_t i = 0; i < maps.size(); ++i)
-    json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(trained, translator, maps[i], i + 1, folder)}});
-  folder.write("analysis.json", json_text(json));
+  if (!options.means) json["layers"] = layers_json(layers);
+  if (folder) {
+    for (const Measure& measure : kMeasures) folder->write(std::string(measure.file) + ".svg", measure_plot(measure, layers, subtitle));
+    folder->write("top-shares.svg", share_plot(layers, subtitle));
+    for (size_t i = 0; i < maps.size(); ++i)
+      json["maps"].push_back({{"source", options.maps[i]}, {"translation", write_maps(trained, translator, maps[i], i + 1, *folder)}});
+    folder->write("analysis.json", json_text(json));
+  }
 
-  if (options.json) {
-    json["files"] = folder.files();
-    fmt::print("{}", json_text(json));
+  if (!options.json.empty()) {
+    if (folder) json["files"] = folder->files();
+    write_json(options.json, json);
     return 0;
   }
   fmt::print("{}\n\n", subtitle);
-  print_table(layers);
+  print_table(options.means ? means : layers);
+  print_source_shares(options.means ? means : layers, tokens);
   fmt::print("\n");
   for (const nlohmann::json& map : json["maps"])
     fmt::print("map of: {}\n     -> {}\n", map["source"].get<std::string>(), map["translation"].get<std::string>());
-  fmt::print("{} files in {}\n", folder.files().size(), fs::path(folder.files().front()).parent_path().string());
+  fmt::print("{} files in {}\n", folder->files().size(), fs::path(folder->files().front()).parent_path().string());
   return 0;
 }
 
@@ -242,19 +285,21 @@ void add_analyze(Command parent) {
   Command command =
       parent.subcommand("analyze", "Show what the layers of a trained translation model do: numbers, plots, maps of attention");
   add_run(command, options->run);
+  add_changes(command, options->run);
   command.option("--data", options->data, "TEXT",
-                 "train, valid or test of the run's own text, or two files SOURCE,TARGET (default: valid)");
+                 "train, valid or test of the run's own text, NAME of files beside it, or two files SOURCE,TARGET (default: valid)");
   command.option("--sentences", options->sentences, "N", "Look at N sentences, evenly spread over the text (default: 64)");
   command.option("--map", options->maps, "SENTENCE", "Translate SENTENCE and draw all attentions, tokens on both axes; can be given again")
       .one_at_a_time();
   command.option("--out", options->out, "FOLDER", "Folder for plots, maps and analysis.json (default: analysis-RUN)");
-  command.flag("--json", options->json, "Print JSON instead of a table");
+  command.flag("--means", options->means, "One row per kind of layer, the mean over its blocks, instead of one per layer");
+  add_json(command, options->json, "a table");
   command.footer(
-      "out/res: variance of a layer's output over that of its residual. sum, entropy (nats, and of the largest possible), zeros: of "
-      "a "
+      "out/res: variance of a layer's output over that of its residual. sum, entropy (nats, and of the largest possible), zeros: of a "
       "row's weights.\n"
       "top p%: share of its weights that the top p% of the keys (or hidden units) hold, at least one. aniso: mean cosine between two "
-      "values.");
+      "values.\n"
+      "With --json and neither --out nor --map, no plots are drawn and no folder is made.");
   command.run([options] { return run_analyze(*options); });
 }
 

@@ -4,7 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/search_options.h"
 #include "cli/trained_model.h"
 #include "tasks/task.h"
 
@@ -13,29 +15,31 @@ namespace {
 
 struct EvalOptions {
   RunOptions run;
-  std::string data, split, classes, length, pp;
-  std::vector<std::string> set;
-  bool json = false;
+  std::string data, splits, classes, length, pp, json;
+  bool bleu = false;
+  SearchArguments search;
 };
+
+tasks::EvalRequest request_of(const EvalOptions& options) {
+  tasks::EvalRequest request{.run = options.run.run, .which = which_weights(options.run), .data = options.data};
+  if (!options.splits.empty()) request.splits = parse_list("--split", options.splits);
+  if (!options.classes.empty()) request.classes = read_names(options.classes);
+  request.changes = options.run.changes;
+  request.length = options.length, request.pp = options.pp;
+  if (options.bleu) request.bleu = search_options(options.search);
+  if (!options.bleu && options.search.any()) throw UsageError("--beam and the other options of the search need --bleu");
+  return request;
+}
 
 int eval(const EvalOptions& options) {
   const std::string& run = options.run.run;
-  const tasks::EvalRequest request{
-      .run = run,
-      .which = which_weights(options.run),
-      .data = options.data,
-      .split = options.split,
-      .classes = options.classes.empty() ? std::vector<std::string>() : read_names(options.classes),
-      .changes = options.set,
-      .length = options.length,
-      .pp = options.pp,
-  };
+  const tasks::EvalRequest request = request_of(options);
   set_threads(options.run);
   tasks::EvalReport report = tasks::of_run(run).evaluate(request);
   tell_skipped(report.weights);
-  if (options.json) {
+  if (!options.json.empty()) {
     report.json.update({{"run", run}, {"step", report.weights.checkpoint.step}, {"averaged", report.weights.averaged}});
-    fmt::print("{}", json_text(report.json));
+    write_json(options.json, report.json);
     return 0;
   }
   fmt::print("{} at step {}{} on {}", run, report.weights.checkpoint.step, report.weights.averaged ? ", averaged weights," : "",
@@ -47,15 +51,18 @@ int eval(const EvalOptions& options) {
 
 void add_eval(Command parent) {
   auto options = std::make_shared<EvalOptions>();
-  Command command = parent.subcommand("eval", "Measure a trained model on data of its task: accuracy, loss, perplexity");
+  Command command = parent.subcommand("eval", "Measure a trained model on data of its task: accuracy, loss, perplexity, BLEU");
   add_run(command, options->run);
+  add_changes(command, options->run);
   command.option("--data", options->data, "DATA", "Other data than the run's, see below");
-  command.option("--split", options->split, "NAME", "Which part of the data (default: what training evaluates on)");
+  command.option("--split", options->splits, "NAME", "Which part of the data (default: what training evaluates on)");
   command.option("--classes", options->classes, "FILE", "Predict only among some classes, see below");
-  command.option("--set", options->set, "KEY=VALUE", "Change a key of the model's config, see below").one_at_a_time();
   command.option("--length", options->length, "RULE", "Another length rule of the attention, see below");
   command.option("--pp", options->pp, "STEPS", "Another preprocessing than the run's, see below");
-  command.flag("--json", options->json, "Print JSON instead of text");
+  add_json(command, options->json, "text");
+  const char* translation = "Translation";
+  command.flag("--bleu", options->bleu, "Translate the text, and score the translations: BLEU, chrF, tokens/s").group(translation);
+  add_search(command, options->search, translation);
   std::string footer = "What a run takes depends on its task:";
   for (const tasks::Task* task : tasks::all()) footer += fmt::format("\n  {}: {}", task->name, task->eval_help);
   command.footer(footer);

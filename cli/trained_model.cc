@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "data/files.h"
+#include "support/atomic_file.h"
 #include "tasks/task.h"
 #include "train/trainer.h"
 
@@ -17,7 +18,7 @@ template <class Load> auto open(const RunOptions& options, const std::string& ta
   const train::Which which = which_weights(options);
   tasks::require_task(options.run, task, command);
   set_threads(options);
-  auto trained = load(options.run, which);
+  auto trained = load(options.run, which, options.changes);
   tell_skipped(trained.weights);
   return trained;
 }
@@ -29,6 +30,11 @@ void add_run(Command command, RunOptions& options) {
   command.option("--checkpoint", options.checkpoint, "WHICH",
                  "Which weights to use: best (highest evaluation score), latest, or averaged over the last checkpoints (default: best)");
   command.option("--threads", options.threads, "N", kThreadsMeaning);
+}
+
+void add_changes(Command command, RunOptions& options) {
+  command.option("--set", options.changes, "KEY=VALUE", "Change a key of the run's config for this command, e.g. --set data.path=FOLDER")
+      .one_at_a_time();
 }
 
 train::Which which_weights(const RunOptions& options) { return parse_word<train::Which>("--checkpoint", options.checkpoint); }
@@ -54,5 +60,16 @@ std::vector<std::string> read_names(const std::string& path) {
 }
 
 std::string json_text(const nlohmann::json& json) { return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; }
+
+void add_json(Command command, std::string& path, const std::string& what) {
+  command.option_or_alone("--json", path, "-", "FILE", fmt::format("Print JSON instead of {}, or write it to FILE", what));
+}
+
+void write_json(const std::string& path, const nlohmann::json& json) {
+  if (path == "-")
+    fmt::print("{}", json_text(json));
+  else
+    support::AtomicFile(path).commit(json_text(json));
+}
 
 }  // namespace hinge::cli

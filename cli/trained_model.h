@@ -14,9 +14,12 @@ namespace hinge::cli {
 
 struct RunOptions {
   std::string run, checkpoint = "best", threads;
+  std::vector<std::string> changes = {};  // of its config
 };
 // The arguments RUN, --checkpoint and --threads.
 void add_run(Command command, RunOptions& options);
+// --set, for commands that read text or images as the run's config says.
+void add_changes(Command command, RunOptions& options);
 
 // Each of these does a part of what the open functions below do.
 train::Which which_weights(const RunOptions& options);
@@ -32,5 +35,9 @@ translation::TrainedModel open_translation(const RunOptions& options, const std:
 std::vector<std::string> read_names(const std::string& path);
 
 std::string json_text(const nlohmann::json& json);
+
+// --json, alone or with a file: `path` is "-" then, or the file. `what` it is printed in place of: "text".
+void add_json(Command command, std::string& path, const std::string& what);
+void write_json(const std::string& path, const nlohmann::json& json);
 
 }  // namespace hinge::cli

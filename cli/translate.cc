@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +20,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/search_options.h"
 #include "cli/trained_model.h"
 #include "decode/documents.h"
 #include "decode/line_translation.h"
@@ -40,26 +40,14 @@ namespace {
 struct TranslateOptions {
   RunOptions model;
   std::vector<std::string> files;
-  std::string beam = "4", n_best, length_penalty = "0.6", patience = "1", max_length = "1.5,20", batch = "1024";
-  std::string po, out;
+  SearchArguments search;
+  std::string n_best, po, out;
   bool document = false, in_place = false;
 };
 
 decode::TranslationOptions translation_options(const TranslateOptions& given) {
-  decode::TranslationOptions options;
-  options.search.beam = parse_whole("--beam", given.beam, 1, 1000);
-  options.search.n_best = given.n_best.empty() ? 1 : parse_whole("--n-best", given.n_best, 1, options.search.beam);
-  options.search.length_penalty = parse_number("--length-penalty", given.length_penalty);
-  options.search.patience = given.patience == "none" ? std::numeric_limits<double>::infinity() : parse_number("--patience", given.patience);
-  options.batch_tokens = parse_whole("--batch", given.batch, 1, 1 << 24);
-  const size_t comma = given.max_length.find(',');
-  if (comma == std::string::npos) {
-    options.length_factor = 0;
-    options.length_extra = parse_whole("--max-length", given.max_length, 1, 1 << 20);
-  } else {
-    options.length_factor = parse_number("--max-length", given.max_length.substr(0, comma));
-    options.length_extra = parse_whole("--max-length", given.max_length.substr(comma + 1), 0, 1 << 20);
-  }
+  decode::TranslationOptions options = search_options(given.search);
+  if (!given.n_best.empty()) options.search.n_best = parse_whole("--n-best", given.n_best, 1, options.search.beam);
   return options;
 }
 
@@ -133,7 +121,7 @@ void print_counts(const decode::TranslationCounts& counts, const char* unit, boo
   if (!read_all) throw Stopped("stopped after " + counted(counts.done, unit));
   if (counts.done < counts.all) throw Stopped(fmt::format("stopped after {} of {}", counts.done, counted(counts.all, unit)));
   fmt::print(stderr, "{}, {} tokens in {:.1f} s: {:.0f} tokens/s\n", counted(counts.done, unit), counts.tokens, counts.seconds,
-             static_cast<double>(counts.tokens) / std::max(counts.seconds, 1e-9));
+             counts.tokens_per_second());
 }
 
 // A line for each line, or with --n-best a line for each translation: the number of the line, the score, the text.
@@ -320,27 +308,14 @@ void add_translate(Command parent) {
   add_run(command, options->model);
   command.option("files", options->files, "FILE",
                  "Text files, one sentence per line, also .gz or .xz (default: the standard input, with a prompt if it is a terminal)");
-  const char *input = "Input", *how = "Search", *output = "Output";
+  const char *input = "Input", *output = "Output";
   command
       .flag("--document", options->document,
             "Translate documents, which end at blank lines, in parts of several sentences, as the run was trained; the translation of a "
             "part stands in its first line, the others are empty")
       .group(input);
   command.option("--po", options->po, "FILE", "Fill the empty entries of a message catalogue (.po) and mark them fuzzy").group(input);
-  command.option("--beam", options->beam, "N", "Hypotheses kept in each step; 1: greedy search (default: 4)").group(how);
-  command
-      .option("--length-penalty", options->length_penalty, "A",
-              "Scores are log p / ((5 + tokens) / 6)^A; a larger A prefers longer translations (default: 0.6)")
-      .group(how);
-  command
-      .option("--max-length", options->max_length, "A,B",
-              "A translation has at most A times as many tokens as its source, plus B; or one number of tokens (default: 1.5,20)")
-      .group(how);
-  command
-      .option("--patience", options->patience, "X",
-              "End a search when X times the beam's hypotheses have ended; none: when no better one can come (default: 1)")
-      .group(how);
-  command.option("--batch", options->batch, "TOKENS", "Source tokens in a batch (default: 1024)").group(how);
+  add_search(command, options->search, "Search");
   command
       .option("--n-best", options->n_best, "N",
               "The N best translations of each line, each as: line, tab, score, tab, text (default: 1, the text alone)")

@@ -1,6 +1,7 @@
 // Translation of texts with a trained model: pieces, batches by length, search, text again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/beam_search.h"
+#include "decode/translation_options.h"
 #include "models/seq2seq.h"
 #include "text/vocabulary.h"
 
@@ -18,13 +19,6 @@ class PackedWeights;
 }
 
 namespace hinge::decode {
-
-struct TranslationOptions {
-  SearchOptions search = {};
-  double length_factor = 1.5;   // a translation has at most length_factor * (tokens of the source) + length_extra tokens,
-  int64_t length_extra = 20;    // and never more than the model can write
-  int64_t batch_tokens = 1024;  // source tokens that are translated at once
-};
 
 struct Translation {
   std::string text;
@@ -41,6 +35,7 @@ struct TranslationCounts {
   int64_t tokens = 0;         // of the best translations, end tokens included
   double seconds = 0;
 
+  double tokens_per_second() const { return static_cast<double>(tokens) / std::max(seconds, 1e-9); }
   TranslationCounts& operator+=(const TranslationCounts& more);
 };
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string_view>
+
+#include "text/unicode.h"
 
 namespace hinge::eval {
 namespace {
@@ -30,6 +33,8 @@ struct Sums {
   double relative_entropy = 0, with_choice = 0;
   std::array<double, kTopPercents.size()> top_shares{};
   double cosine = 0, groups = 0;
+  TokenShares source;
+  double with_source = 0;  // rows
 };
 
 // The mean cosine of two different rows of each of x [..., n, width], added up over the groups; n >= 2.
@@ -63,7 +68,37 @@ void add_rows(Sums& sums, const Tensor& weights) {
   }
 }
 
-void add(Sums& sums, const nn::LayerView& view, bool first_pair) {
+// Where the source's tokens are of a kind, float64 [S].
+struct SourceMasks {
+  Tensor punctuation, comma, end;
+
+  SourceMasks(const std::vector<int64_t>& source, const std::vector<TokenKind>& kinds) {
+    std::vector<double> signs, commas, ends;
+    for (const int64_t token : source) {
+      const TokenKind kind = kinds.at(static_cast<size_t>(token));
+      signs.push_back(kind == TokenKind::punctuation || kind == TokenKind::comma ? 1 : 0);
+      commas.push_back(kind == TokenKind::comma ? 1 : 0);
+      ends.push_back(kind == TokenKind::end ? 1 : 0);
+    }
+    punctuation = at::tensor(signs, at::kDouble), comma = at::tensor(commas, at::kDouble), end = at::tensor(ends, at::kDouble);
+  }
+};
+
+// weights [H, T, S]: each row's share on the tokens of a kind, of rows that have weights.
+void add_source_shares(Sums& sums, const Tensor& weights, const SourceMasks& masks) {
+  const Tensor w = weights.to(at::kDouble).abs().flatten(0, 1), total = w.sum(1), some = total > 0;
+  const Tensor p = w.index({some}) / total.index({some}).unsqueeze(1);
+  sums.source.punctuation += number(p.mv(masks.punctuation).sum());
+  sums.source.comma += number(p.mv(masks.comma).sum());
+  sums.source.end += number(p.mv(masks.end).sum());
+  sums.with_source += static_cast<double>(p.size(0));
+}
+
+bool in_encoder(const nn::LayerView& view) { return view.name.starts_with("encoder."); }
+// Whether the keys of an attention are the source's tokens.
+bool attends_to_source(const nn::LayerView& view) { return in_encoder(view) || view.name.ends_with(".cross_attn"); }
+
+void add(Sums& sums, const nn::LayerView& view, const SourceMasks& masks, bool first_pair) {
   const auto variance = [](const Tensor& x) { return number(x.to(at::kDouble).var(1, /*unbiased=*/false).sum()); };
   sums.output_variance += variance(view.output);
   sums.residual_variance += variance(view.residual);
@@ -80,6 +115,7 @@ void add(Sums& sums, const nn::LayerView& view, bool first_pair) {
   } else {
     add_rows(sums, weights.reshape({-1, keys}));
   }
+  if (attends_to_source(view)) add_source_shares(sums, weights, masks);
   if (keys < 2) return;
   const Tensor cosines = mean_cosines(view.attention->v[0].to(at::kDouble));  // [H]
   sums.cosine += number(cosines.sum());
@@ -113,7 +149,34 @@ std::vector<ModelPair> sample_pairs(const text::Corpus& corpus, int64_t most) {
   return pairs;
 }
 
-std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs) {
+std::vector<TokenKind> token_kinds(const text::Vocabulary& vocabulary) {
+  constexpr std::string_view kSpace = "\u2581";
+  std::vector<TokenKind> kinds(static_cast<size_t>(vocabulary.size()), TokenKind::word);
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    std::string_view piece = vocabulary.piece(id);
+    if (piece.starts_with(kSpace)) piece.remove_prefix(kSpace.size());
+    const std::u32string points = text::to_code_points(piece);
+    const bool has_word = std::any_of(points.begin(), points.end(), [](char32_t c) { return text::is_letter(c) || text::is_digit(c); });
+    if (!points.empty() && !has_word) kinds[static_cast<size_t>(id)] = piece == "," ? TokenKind::comma : TokenKind::punctuation;
+  }
+  kinds[static_cast<size_t>(vocabulary.eos())] = TokenKind::end;
+  return kinds;
+}
+
+TokenShares source_token_shares(const std::vector<ModelPair>& pairs, const std::vector<TokenKind>& kinds) {
+  TokenShares shares;
+  double tokens = 0;
+  for (const ModelPair& pair : pairs) {
+    const SourceMasks masks(pair.source, kinds);
+    shares.punctuation += number(masks.punctuation.sum()), shares.comma += number(masks.comma.sum());
+    shares.end += number(masks.end.sum());
+    tokens += static_cast<double>(pair.source.size());
+  }
+  return {shares.punctuation / tokens, shares.comma / tokens, shares.end / tokens};
+}
+
+std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs,
+                                            const std::vector<TokenKind>& kinds) {
   if (pairs.empty()) throw std::runtime_error("there is no text to analyse the model on");
   const at::NoGradGuard guard;
   std::vector<LayerStatistics> layers;
@@ -124,7 +187,8 @@ std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const 
       sums.resize(views.layers.size()), layers.resize(sums.size());
       for (size_t m = 0; m < sums.size(); ++m) layers[m].name = views.layers[m].name, name_parts(layers[m]);
     }
-    for (size_t m = 0; m < sums.size(); ++m) add(sums[m], views.layers[m], i == 0);
+    const SourceMasks masks(pairs[i].source, kinds);
+    for (size_t m = 0; m < sums.size(); ++m) add(sums[m], views.layers[m], masks, i == 0);
   }
   for (size_t m = 0; m < sums.size(); ++m) {
     const Sums& sum = sums[m];
@@ -137,25 +201,36 @@ std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const 
     layer.zero_share = ratio(sum.zeros, sum.weights);
     layer.anisotropy = ratio(sum.cosine, sum.groups);
     for (size_t i = 0; i < kTopPercents.size(); ++i) layer.top_shares[i] = ratio(sum.top_shares[i], sum.with_weights);
+    if (sum.with_source > 0)
+      layer.source_shares = {sum.source.punctuation / sum.with_source, sum.source.comma / sum.with_source,
+                             sum.source.end / sum.with_source};
   }
   return layers;
 }
 
-std::vector<KindShares> top_shares_by_kind(const std::vector<LayerStatistics>& layers) {
-  std::vector<KindShares> kinds;
+std::vector<LayerStatistics> means_by_kind(const std::vector<LayerStatistics>& layers) {
+  std::vector<LayerStatistics> means;
   for (const LayerStatistics& first : layers) {
-    if (std::any_of(kinds.begin(), kinds.end(), [&](const KindShares& known) { return known.kind == first.kind; })) continue;
-    KindShares shares{first.kind, {}};
-    double count = 0;
+    if (std::any_of(means.begin(), means.end(), [&](const LayerStatistics& known) { return known.kind == first.kind; })) continue;
+    LayerStatistics mean{.name = first.kind, .kind = first.kind};
+    const auto count = static_cast<double>(
+        std::count_if(layers.begin(), layers.end(), [&](const LayerStatistics& layer) { return layer.kind == first.kind; }));
     for (const LayerStatistics& layer : layers) {
       if (layer.kind != first.kind) continue;
-      for (size_t i = 0; i < kTopPercents.size(); ++i) shares.top_shares[i] += layer.top_shares[i];
-      ++count;
+      mean.rows += layer.rows;
+      for (double LayerStatistics::*value :
+           {&LayerStatistics::variance_ratio, &LayerStatistics::weight_sum, &LayerStatistics::entropy, &LayerStatistics::relative_entropy,
+            &LayerStatistics::zero_share, &LayerStatistics::anisotropy})
+        mean.*value += layer.*value / count;
+      for (size_t i = 0; i < kTopPercents.size(); ++i) mean.top_shares[i] += layer.top_shares[i] / count;
+      if (!layer.source_shares) continue;
+      if (!mean.source_shares) mean.source_shares.emplace();
+      for (double TokenShares::*share : {&TokenShares::punctuation, &TokenShares::comma, &TokenShares::end})
+        *mean.source_shares.*share += *layer.source_shares.*share / count;
     }
-    for (double& share : shares.top_shares) share /= count;
-    kinds.push_back(shares);
+    means.push_back(std::move(mean));
   }
-  return kinds;
+  return means;
 }
 
 std::vector<AttentionMap> attention_maps(const models::Seq2Seq& model, const ModelPair& pair) {
@@ -163,9 +238,8 @@ std::vector<AttentionMap> attention_maps(const models::Seq2Seq& model, const Mod
   std::vector<AttentionMap> maps;
   for (const nn::LayerView& view : views_of(model, pair).layers) {
     if (!view.attention) continue;
-    const bool in_encoder = view.name.starts_with("encoder.");
-    maps.push_back({view.name, in_encoder || view.name.ends_with(".cross_attn"), in_encoder,
-                    nn::attention_weights(*view.attention)[0].to(at::kDouble).mean(0)});
+    maps.push_back(
+        {view.name, attends_to_source(view), in_encoder(view), nn::attention_weights(*view.attention)[0].to(at::kDouble).mean(0)});
   }
   return maps;
 }

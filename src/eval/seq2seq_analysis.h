@@ -7,16 +7,29 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/seq2seq.h"
 #include "text/corpus.h"
+#include "text/vocabulary.h"
 
 namespace hinge::eval {
 
 // Percent of the keys that a row sees, or of the hidden units; always at least one.
 inline constexpr std::array<double, 10> kTopPercents = {0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
+
+// What a token is, by its piece of the vocabulary.
+enum class TokenKind : uint8_t { word, comma, punctuation, end };
+
+// Of every token of a vocabulary: a piece without letters and digits is punctuation, or a comma; `end` is the end of a sentence.
+std::vector<TokenKind> token_kinds(const text::Vocabulary& vocabulary);
+
+// Shares that tokens of these kinds have in something. Commas are punctuation, too.
+struct TokenShares {
+  double punctuation = 0, comma = 0, end = 0;
+};
 
 // A row is a token with a head of attention, or a token of a feed-forward layer; its weights are those of the keys it sees. Means are over
 // rows; entropy and top_shares leave out rows without any weight.
@@ -32,6 +45,7 @@ struct LayerStatistics {
   double zero_share = 0;        // weights that are exactly 0
   double anisotropy = 0;        // mean cosine between two values: of a head in one sentence, or of the feed-forward layer
   std::array<double, kTopPercents.size()> top_shares{};  // share of the sum of absolute weights that the top p% hold
+  std::optional<TokenShares> source_shares = {};         // of attention to the source: share of the absolute weights on such tokens
 };
 
 // A source and its translation, as the model reads them: the one with its end token, the other with its first token.
@@ -42,15 +56,16 @@ struct ModelPair {
 // At most `most` items of a corpus, evenly spread over it.
 std::vector<ModelPair> sample_pairs(const text::Corpus& corpus, int64_t most);
 
-// One entry for each layer, in the order of computation. The pairs are looked at one by one. Throws std::runtime_error without pairs.
-std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs);
+// The shares of the source's tokens that are of these kinds: what attention with even weights would have.
+TokenShares source_token_shares(const std::vector<ModelPair>& pairs, const std::vector<TokenKind>& kinds);
 
-// The mean top_shares of all layers of a kind, in the order in which kinds come first.
-struct KindShares {
-  std::string kind;
-  std::array<double, kTopPercents.size()> top_shares{};
-};
-std::vector<KindShares> top_shares_by_kind(const std::vector<LayerStatistics>& layers);
+// One entry for each layer, in the order of computation. The pairs are looked at one by one. `kinds` of the vocabulary's tokens are for
+// source_shares. Throws std::runtime_error without pairs.
+std::vector<LayerStatistics> analyze_layers(const models::Seq2Seq& model, const std::vector<ModelPair>& pairs,
+                                            const std::vector<TokenKind>& kinds);
+
+// The means over all layers of a kind, in the order in which kinds come first; `name` is the kind, `rows` those of all layers together.
+std::vector<LayerStatistics> means_by_kind(const std::vector<LayerStatistics>& layers);
 
 // The weights of an attention, the mean of its heads.
 struct AttentionMap {

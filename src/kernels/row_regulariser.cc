@@ -17,7 +17,7 @@ template <typename T> double rows(const RegulariserRows<T>& io, Parallel& parall
     double sum = 0;
     for (int64_t i = task * kRowsPerTask; i < std::min(total, (task + 1) * kRowsPerTask); ++i) {
       const RowRegulariser row =
-          row_regulariser(static_cast<double>(io.weight_sum[i]), static_cast<double>(io.weight_log[i]), io.visible[i % io.rows]);
+          row_regulariser(static_cast<double>(io.weight_sum[i]), static_cast<double>(io.weight_log[i]), io.visible[i % io.rows], io.margin);
       sum += row.value;
       if (!io.grad_sum) continue;
       io.grad_sum[i] = static_cast<T>(row.slope_sum / io.count);
@@ -32,7 +32,7 @@ template <typename T> double rows(const RegulariserRows<T>& io, Parallel& parall
 
 }  // namespace
 
-RowRegulariser row_regulariser(double weight_sum, double weight_log, double visible) {
+RowRegulariser row_regulariser(double weight_sum, double weight_log, double visible, double margin) {
   RowRegulariser r;
   if (visible <= 0) return r;
   const bool below = weight_sum < kRegulariserFloor;
@@ -41,8 +41,8 @@ RowRegulariser row_regulariser(double weight_sum, double weight_log, double visi
     r.value = -log_s + 1 - weight_sum / s, r.slope_sum = -1 / s;
   else
     r.value = std::abs(log_s), r.slope_sum = log_s > 0 ? 1 / s : log_s < 0 ? -1 / s : 0;
-  const double excess = log_s - weight_log / s - kRegulariserMargin * std::log(visible);
-  if (excess <= 0) return r;
+  const double excess = log_s - weight_log / s - margin * std::log(visible);
+  if (!(excess > 0)) return r;  // also where an infinite margin meets log 1
   r.value += excess;
   r.slope_log = -1 / s;
   if (!below) r.slope_sum += (1 + weight_log / s) / s;

@@ -160,7 +160,7 @@ Tensor Seq2Seq::run(const Sequences& source, const Sequences& target, const Seq2
   require(!options.regulariser || has_regulariser(),
           "the regulariser is that of attention with relu, relu2 or relu6 weights, and no attention of this model has them");
   nn::Noise noise(options.noise.value_or(0));
-  nn::Regulariser total;
+  nn::Regulariser total{options.regulariser_margin};
   const Forward forward{options.noise ? &noise : nullptr, options.regulariser ? &total : nullptr,
                         options.views ? &options.views->layers : nullptr};
   const Tensor context = encoded(source, forward);

@@ -102,8 +102,9 @@ struct Seq2SeqViews {
 
 struct Seq2SeqOptions {
   std::optional<uint64_t> noise = {};  // in training, the seed of everything that the pass drops
-  bool regulariser = false;            // compute it
-  double label_smoothing = 0;          // of loss(): the share of the target probability that is spread evenly over the vocabulary
+  bool regulariser = false;            // compute it, with this margin of the entropy
+  double regulariser_margin = kernels::kRegulariserMargin;
+  double label_smoothing = 0;  // of loss(): the share of the target probability that is spread evenly over the vocabulary
   Seq2SeqViews* views = nullptr;
 };
 

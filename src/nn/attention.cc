@@ -282,7 +282,8 @@ Tensor Attention::forward(const Tensor& x, const Tensor& context, const Offsets&
   if (options.statistics) {
     if (!offsets.q.defined()) throw std::logic_error("the regulariser needs the offsets of jagged sequences");
     Regulariser& total = *forward.regulariser;
-    const Tensor own = reluformer_regulariser(got.weight_sum, got.weight_log, visible_keys(offsets.q, offsets.k, options.attention.causal));
+    const Tensor visible = visible_keys(offsets.q, offsets.k, options.attention.causal);
+    const Tensor own = reluformer_regulariser(got.weight_sum, got.weight_log, visible, total.margin);
     total.sum = total.sum.defined() ? total.sum + own : own;
     ++total.attentions;
   }

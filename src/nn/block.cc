@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "nn/gradient_checkpointing.h"
 
@@ -26,7 +27,7 @@ void add_to(Regulariser& total, const Regulariser& block) {
 // A block's regulariser is summed up by itself: the same bits whether the block is checkpointed or not.
 template <class Run> void add_regularised(const Forward& forward, const Run& run) {
   if (!forward.regulariser) return run(forward);
-  Regulariser own;
+  Regulariser own{forward.regulariser->margin};
   run(Forward{forward.noise, &own, forward.views});
   add_to(*forward.regulariser, own);
 }
@@ -109,11 +110,12 @@ Tensor Stack::checkpointed_block(const Block& block, const Tensor& x, const Bloc
   };
   const Noise start = forward.noise ? *forward.noise : Noise(0);
   const auto outcome = std::make_shared<Outcome>(Outcome{start});
-  const bool noisy = forward.noise, regularised = forward.regulariser;
-  const auto run = [this, &block, context, start, outcome, noisy, regularised](const Tensors& inputs) -> Tensors {
+  const bool noisy = forward.noise;
+  const std::optional<double> margin = forward.regulariser ? std::optional(forward.regulariser->margin) : std::nullopt;
+  const auto run = [this, &block, context, start, outcome, noisy, margin](const Tensors& inputs) -> Tensors {
     Noise noise = start;
-    Regulariser regulariser;
-    const Forward own{noisy ? &noise : nullptr, regularised ? &regulariser : nullptr, nullptr};
+    Regulariser regulariser{margin.value_or(0)};
+    const Forward own{noisy ? &noise : nullptr, margin ? &regulariser : nullptr, nullptr};
     BlockContext with = context;
     if (inputs.size() > 1) with.context = inputs[1];
     ResidualStream through = stream(inputs[0], with.self, own);
@@ -126,7 +128,7 @@ Tensor Stack::checkpointed_block(const Block& block, const Tensor& x, const Bloc
   if (context.context.defined()) inputs.push_back(context.context);
   const Tensors outputs = checkpointed(run, inputs, block.parameters());
   if (forward.noise) *forward.noise = outcome->noise;
-  if (outputs.size() > 1) add_to(*forward.regulariser, {outputs[1], outcome->attentions});
+  if (outputs.size() > 1) add_to(*forward.regulariser, {*margin, outputs[1], outcome->attentions});
   return outputs[0];
 }
 

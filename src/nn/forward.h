@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hinge/kernels/activations.h"
+#include "hinge/kernels/row_regulariser.h"
 #include "hinge/ops/packed_attention.h"
 #include "nn/random.h"
 
@@ -39,7 +40,8 @@ struct LayerView {
 
 // Sums of the ReLUFormer's regulariser (hinge/ops/regulariser.h) over the attentions that have one.
 struct Regulariser {
-  at::Tensor sum;
+  double margin = kernels::kRegulariserMargin;  // of the entropy, as a share of log n
+  at::Tensor sum = {};
   int64_t attentions = 0;
 };
 

@@ -1,6 +1,5 @@
 #include "hinge/ops/regulariser.h"
 
-#include "hinge/kernels/row_regulariser.h"
 #include "ops/function.h"
 #include "ops/parallel.h"
 
@@ -13,7 +12,7 @@ using torch::autograd::variable_list;
 
 class RegulariserFunction : public torch::autograd::Function<RegulariserFunction> {
  public:
-  static Tensor forward(AutogradContext* ctx, const Tensor& weight_sum, const Tensor& weight_log, const Tensor& visible,
+  static Tensor forward(AutogradContext* ctx, const Tensor& weight_sum, const Tensor& weight_log, const Tensor& visible, double margin,
                         bool for_backward) {
     const Tensor sum = weight_sum.contiguous(), log = weight_log.contiguous(), n = visible.contiguous();
     const Tensor dsum = for_backward ? at::empty_like(sum) : Tensor(), dlog = for_backward ? at::empty_like(log) : Tensor();
@@ -22,7 +21,8 @@ class RegulariserFunction : public torch::autograd::Function<RegulariserFunction
       AtenParallel parallel;
       return kernels::regulariser_rows(
           kernels::RegulariserRows<T>{sum.size(1), sum.size(2), sum.data_ptr<T>(), log.data_ptr<T>(), n.data_ptr<double>(),
-                                      static_cast<double>(std::max<int64_t>(sum.numel(), 1)), data_or_null<T>(dsum), data_or_null<T>(dlog)},
+                                      static_cast<double>(std::max<int64_t>(sum.numel(), 1)), margin, data_or_null<T>(dsum),
+                                      data_or_null<T>(dlog)},
           parallel);
     });
     if (for_backward) ctx->save_for_backward({dsum, dlog});
@@ -32,7 +32,7 @@ class RegulariserFunction : public torch::autograd::Function<RegulariserFunction
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     check_only_first_derivative("hinge::reluformer_regulariser");
     const variable_list saved = ctx->get_saved_variables();
-    return {saved[0] * grads[0], saved[1] * grads[0], Tensor(), Tensor()};
+    return {saved[0] * grads[0], saved[1] * grads[0], Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -51,14 +51,14 @@ Tensor visible_keys(const Tensor& q_offsets, const Tensor& k_offsets, bool causa
   return visible;
 }
 
-Tensor reluformer_regulariser(const Tensor& weight_sum, const Tensor& weight_log, const Tensor& visible) {
+Tensor reluformer_regulariser(const Tensor& weight_sum, const Tensor& weight_log, const Tensor& visible, double margin) {
   constexpr const char* op = "hinge::reluformer_regulariser";
   check_floating(op, "weight_sum", weight_sum, 3);
   check_shape(op, "weight_log", weight_log, weight_sum.sizes(), weight_sum);
   TORCH_CHECK(weight_sum.size(0) == 1 && visible.defined() && visible.scalar_type() == at::kDouble && visible.dim() == 1 &&
                   visible.size(0) == weight_sum.size(2),
               op, ": weight_sum must be [1, H, T] and visible float64 [T], got ", weight_sum.sizes(), " and ", visible.sizes());
-  return RegulariserFunction::apply(weight_sum, weight_log, visible, any_wants_gradient({weight_sum, weight_log}));
+  return RegulariserFunction::apply(weight_sum, weight_log, visible, margin, any_wants_gradient({weight_sum, weight_log}));
 }
 
 }  // namespace hinge

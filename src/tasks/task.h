@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "decode/translation_options.h"
 #include "experiment/html_report.h"
 #include "experiment/runs.h"
 #include "support/config.h"
@@ -33,11 +34,13 @@ struct ConfigSource {
 struct EvalRequest {
   std::string run;
   train::Which which = train::Which::best;
-  std::string data = {}, split = {};      // empty: the run's own
-  std::vector<std::string> classes = {};  // predict only among these
-  std::vector<std::string> changes = {};  // of the config: keys that leave the weights as they are, "model.image_size=56"
-  std::string length = {};                // another length rule; empty: the run's own
-  std::string pp = {};                    // another preprocessing; empty: the run's own
+  std::string data = {};                                // empty: the run's own
+  std::vector<std::string> splits = {};                 // parts of the data; none: what training evaluates on
+  std::vector<std::string> classes = {};                // predict only among these
+  std::vector<std::string> changes = {};                // of the run's config: "data.document_tokens=256", "model.image_size=56"
+  std::string length = {};                              // another length rule; empty: the run's own
+  std::string pp = {};                                  // another preprocessing; empty: the run's own
+  std::optional<decode::TranslationOptions> bleu = {};  // translate, and score the translations
 };
 
 struct EvalReport {

@@ -8,12 +8,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string find_file(const fs::path& folder, const std::string& name) {
+fs::path folder_of(const TextSource& source) { return source.path.empty() ? "." : source.path; }
+
+// Also if it is packed.
+std::optional<std::string> file_of(const fs::path& folder, const std::string& name) {
   for (const char* packing : {"", ".gz", ".xz"}) {
     const fs::path path = folder / (name + packing);
     std::error_code ignored;
     if (fs::is_regular_file(path, ignored)) return path.string();
   }
+  return {};
+}
+
+std::string find_file(const fs::path& folder, const std::string& name) {
+  if (const std::optional<std::string> file = file_of(folder, name)) return *file;
   throw TextError((folder / name).string(), 0,
                   "does not exist, nor does it with .gz or .xz behind it; check path, pair and the names of the parts");
 }
@@ -21,7 +29,7 @@ std::string find_file(const fs::path& folder, const std::string& name) {
 ParallelText read_files(const TextSource& source, const std::string& name) {
   const LanguagePair pair = parse_language_pair(source.pair);
   const ParallelOptions options{source.on_error, source.longest};
-  const fs::path folder = source.path.empty() ? "." : source.path;
+  const fs::path folder = folder_of(source);
   const size_t comma = name.find(',');
   if (comma != std::string::npos)
     return read_parallel((folder / name.substr(0, comma)).string(), (folder / name.substr(comma + 1)).string(), options);
@@ -71,6 +79,15 @@ ParallelText read_text(const TextSource& source, Part part) {
   ParallelText taken = take(part == Part::train ? text.train : part == Part::valid ? text.valid : text.test, source);
   taken.skipped = std::move(text.skipped);
   return taken;
+}
+
+std::optional<ParallelText> read_named_text(const TextSource& source, const std::string& name) {
+  if (const std::optional<Part> part = part_of(name)) return read_text(source, *part);
+  if (!from_files(source)) return {};
+  const LanguagePair pair = parse_language_pair(source.pair);
+  for (const std::string& language : {pair.source, pair.target})
+    if (!file_of(folder_of(source), name + "." + language)) return {};
+  return read_files(source, name);
 }
 
 TrainingText read_training_text(const TextSource& source) {

@@ -33,7 +33,7 @@ struct TextSource {
     v("path", path, "catalogues: folder of the locales (none: /usr/share/locale); files: the folder that holds them");
     v("train", train, "files: NAME of NAME.LANGUAGE (also .gz, .xz) to train on, or two file names with a comma");
     v("valid", valid, "files: the same, to choose by");
-    v("test", test, "files: the same; hinge data export and hinge analyze read it, training does not");
+    v("test", test, "files: the same; hinge eval, analyze and data export read it, training does not");
     v("on_error", on_error, "what to do about a bad line or catalogue");
     v("longest", longest, "characters per line; longer lines are errors, longer catalogue messages are skipped");
     v("held_out", held_out, "catalogues: share of the messages for each of valid and test");
@@ -47,6 +47,9 @@ std::optional<Part> part_of(const std::string& name);
 // Throws TextError for files, std::runtime_error for a mistake in `source`. Of catalogues, `skipped` is what was left out of all parts, as
 // they are split after that.
 ParallelText read_text(const TextSource& source, Part part);
+
+// The text of that name: one of the parts, or of files also NAME of NAME.LANGUAGE beside them. Nothing if there is none.
+std::optional<ParallelText> read_named_text(const TextSource& source, const std::string& name);
 
 // What training needs, read once.
 struct TrainingText {

@@ -110,18 +110,18 @@ template <class Config> void change_config(Config& config, const std::vector<std
 // Throws support::ConfigError unless a run may go on with such changes.
 void require_changeable(const std::vector<std::string>& changes);
 
-// The config of a run. Throws std::runtime_error.
-template <class Config> Config read_run_config(const std::string& run) {
+// The config of a run, with changes. Throws std::runtime_error.
+template <class Config> Config read_run_config(const std::string& run, const std::vector<std::string>& changes = {}) {
   require_run(run);
   Config config;
   support::read_config(config, config_path(run));
+  change_config(config, changes);
   return config;
 }
 
-// The same with changes, to go on with.
+// The same to go on with.
 template <class Config> Config config_to_resume(const std::string& run, const std::vector<std::string>& changes) {
-  Config config = read_run_config<Config>(run);
-  change_config(config, changes);
+  Config config = read_run_config<Config>(run, changes);
   require_changeable(changes);
   return config;
 }

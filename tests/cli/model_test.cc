@@ -104,6 +104,11 @@ TEST_F(TrainedModel, IsEvaluated) {
   EXPECT_NEAR(static_cast<double>(right) / 96, all["accuracy"].get<double>(), 1e-9);
   EXPECT_EQ(answer("eval " + path("run") + " --split 'test[:10]'")["images"], 10);
   EXPECT_EQ(answer("eval " + path("run") + " --data synthetic --split train")["images"], 96);
+  EXPECT_EQ(answer("eval " + path("run") + " --set 'data.eval=test[:7]'")["images"], 7);
+  EXPECT_EQ(run("eval " + path("run") + " --split test,train"), 2);
+  EXPECT_TRUE(complains("--split"));
+  EXPECT_EQ(run("eval " + path("run") + " --bleu"), 2);
+  EXPECT_TRUE(complains("--bleu"));
   ASSERT_EQ(run("eval " + path("run")), 0);
   EXPECT_TRUE(says("top-1") && says("top-5") && says("loss") && says("accuracy"));
 }

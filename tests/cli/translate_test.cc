@@ -700,6 +700,59 @@ TEST_F(Translation, InPlaceKeepsWhatTheFileIs) {
   EXPECT_TRUE(complains("standard input:1")) << err_;
 }
 
+TEST_F(Translation, OfSplitsAreScored) {
+  put("more.en", "one two three\nfour\n"), put("more.de", "eins zwei drei\nvier fuenf\n");
+  const std::string eval = "eval " + path("run") + " --split test,more --bleu --beam 3 --length-penalty 1";
+  ASSERT_EQ(run(eval + " --json -"), 0) << err_;
+  const json all = json::parse(out_);
+  for (const char* name : {"test", "more"}) {
+    const std::string file = path(name);
+    ASSERT_EQ(run("translate " + path("run") + " " + file + ".en --beam 3 --length-penalty 1 --out " + file + ".hyp"), 0) << err_;
+    ASSERT_EQ(run("score " + file + ".hyp " + file + ".de --json"), 0) << err_;
+    const json scores = json::parse(out_);
+    EXPECT_NEAR(all["splits"][name]["bleu"].get<double>(), scores[0]["score"].get<double>(), 1e-9) << name;
+    EXPECT_NEAR(all["splits"][name]["chrf"].get<double>(), scores[1]["score"].get<double>(), 1e-9) << name;
+    EXPECT_NEAR(all["splits"][name]["brevity_penalty"].get<double>(), scores[0]["brevity_penalty"].get<double>(), 1e-9) << name;
+  }
+  EXPECT_LT(all["splits"]["more"]["length_ratio"], 1);
+  // Alone and into a file, the same JSON, but for the time it took.
+  ASSERT_EQ(run(eval + " --json"), 0) << err_;
+  EXPECT_EQ(json::parse(out_)["splits"], all["splits"]);
+  ASSERT_EQ(run(eval + " --json " + path("scores.json")), 0) << err_;
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(json::parse(read("scores.json"))["splits"], all["splits"]);
+  ASSERT_EQ(run(eval), 0) << err_;
+  EXPECT_NE(out_.find("BLEU"), std::string::npos) << out_;
+
+  EXPECT_EQ(run("eval " + path("run") + " --split test,mroe"), 2);
+  EXPECT_TRUE(complains("'mroe'") && complains("NAME.en")) << err_;
+  EXPECT_EQ(run("eval " + path("run") + " --split test,test"), 2);
+  EXPECT_TRUE(complains("'test' twice")) << err_;
+  EXPECT_EQ(run("eval " + path("run") + " --beam 3"), 2);
+  EXPECT_TRUE(complains("--bleu")) << err_;
+}
+
+// Sentences that are translated together are scored one by one: the model, which knows at most four words, still does well with two
+// sentences of two words each.
+TEST_F(Translation, OfJoinedSentencesAreScoredOneByOne) {
+  std::string english, german;
+  for (size_t i = 0; i < 8; i += 2) english += kWords[i] + " " + kWords[i + 1] + "\n", german += kOthers[i] + " " + kOthers[i + 1] + "\n";
+  put("words.en", english), put("words.de", german);
+  const auto scores = [&](const std::string& changes) {
+    EXPECT_EQ(run("eval " + path("run") + " --split words --bleu --json " + changes), 0) << err_;
+    return json::parse(out_);
+  };
+  const json alone = scores(""), joined = scores("--set data.document_tokens=13");
+  EXPECT_EQ(alone["items"], 4);
+  EXPECT_EQ(joined["items"], 2);
+  EXPECT_FALSE(alone.contains("document_bleu"));
+  EXPECT_EQ(joined["reference_length"], 8);
+  EXPECT_EQ(joined["hypothesis_length"], 8);
+  EXPECT_EQ(joined["chrf"], alone["chrf"]);
+  EXPECT_EQ(joined["bleu"], 0);  // no four words in a row, which the joined sentences have
+  EXPECT_GT(joined["document_bleu"], 50);
+}
+
 TEST_F(Translation, IsScoredInTraining) { EXPECT_NE(training_.find("on 20 sentences"), std::string::npos) << training_; }
 
 TEST_F(Translation, IsAnalyzed) {
@@ -718,6 +771,26 @@ TEST_F(Translation, IsAnalyzed) {
   EXPECT_NE(map.find("&lt;/s&gt;"), std::string::npos);
   EXPECT_EQ(json::parse(read("analysis/analysis.json"))["layers"], all["layers"]);
 
+  EXPECT_EQ(all["means"]["decoder cross-attention"]["entropy"], all["layers"][3]["entropy"]);
+  EXPECT_NEAR(all["layers"][4]["top_shares"]["100"].get<double>(), 1, 1e-6);
+  EXPECT_GT(all["layers"][3]["source_shares"]["end"], 0);
+  EXPECT_FALSE(all["layers"][4].contains("source_shares"));
+  EXPECT_GT(all["source_tokens"]["punctuation"], 0);  // the % of %s, where it is a piece of its own
+
+  // The numbers alone: no folder is made. They can be those of other lengths than in training.
+  ASSERT_EQ(run("analyze " + path("run") + " --means --json -"), 0) << err_;
+  const json means = json::parse(out_);
+  EXPECT_FALSE(means.contains("layers") || means.contains("files") || fs::exists("analysis-run"));
+  EXPECT_EQ(means["means"].size(), 5U);
+  ASSERT_EQ(run("analyze " + path("run") + " --means --json --set data.document_tokens=60"), 0) << err_;
+  EXPECT_GT(json::parse(out_)["means"]["encoder self-attention"]["entropy"], means["means"]["encoder self-attention"]["entropy"]);
+  EXPECT_EQ(run("analyze " + path("run") + " --json --set data.document_tokens=101"), 1);
+  EXPECT_TRUE(complains("model.max_length 100")) << err_;
+
+  ASSERT_EQ(run("analyze " + path("run") + " --data test --means --out " + path("analysis")), 0) << err_;
+  EXPECT_NE(out_.find("decoder cross-attention "), std::string::npos) << out_;
+  EXPECT_EQ(out_.find("decoder cross-attention 0"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("weight on the source's"), std::string::npos) << out_;
   ASSERT_EQ(run("analyze " + path("run") + " --data " + path("test.en") + "," + path("test.de") + " --out " + path("analysis")), 0) << err_;
   EXPECT_NE(out_.find("decoder cross-attention 0"), std::string::npos) << out_;
   EXPECT_EQ(run("analyze " + path("run") + " --data nothing --out " + path("analysis")), 2);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -379,10 +380,10 @@ TEST(SparseAttentionKernel, JaggedBatchesAreTheSequencesOneByOne) {
 // ---- regulariser
 
 TEST(RowRegulariserKernel, IsTheFormulaAndStaysFinite) {
-  const auto of = [](const Numbers& w) {
+  const auto of = [](const Numbers& w, double margin = kRegulariserMargin) {
     double sum = 0, log = 0;
     for (const double x : w) sum += x, log += x > 0 ? x * std::log(x) : 0;
-    return row_regulariser(sum, log, static_cast<double>(w.size()));
+    return row_regulariser(sum, log, static_cast<double>(w.size()), margin);
   };
   // The sum is 1 and all weight is on one key: nothing to say.
   EXPECT_EQ(of({1, 0, 0, 0}).value, 0);
@@ -390,6 +391,16 @@ TEST(RowRegulariserKernel, IsTheFormulaAndStaysFinite) {
   // Even weights: entropy log 4, above the margin 0.7 log 4; the sum is 2.
   EXPECT_NEAR(of({0.5, 0.5, 0.5, 0.5}).value, std::log(2.0) + 0.3 * std::log(4.0), 1e-12);
   EXPECT_NEAR(of({0.1, 0, 0, 0}).value, std::log(10.0), 1e-12);
+  // Other margins: all of the entropy, a part of it, and none, also where log n is 0.
+  EXPECT_NEAR(of({0.5, 0.5, 0.5, 0.5}, 0).value, std::log(2.0) + std::log(4.0), 1e-12);
+  EXPECT_NEAR(of({0.5, 0.5, 0.5, 0.5}, 0.25).value, std::log(2.0) + 0.75 * std::log(4.0), 1e-12);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const Numbers& w : {Numbers{0.5, 0.5, 0.5, 0.5}, Numbers{2}}) {
+    const RowRegulariser sum_alone = of(w, infinity);
+    EXPECT_NEAR(sum_alone.value, std::log(2.0), 1e-12);
+    EXPECT_NEAR(sum_alone.slope_sum, 0.5, 1e-12);
+    EXPECT_EQ(sum_alone.slope_log, 0);
+  }
   // A row without weights, one that is almost without, and one that sees nothing.
   const RowRegulariser none = of({0, 0, 0});
   EXPECT_NEAR(none.value, std::log(1000.0) + 1, 1e-12);
@@ -417,7 +428,7 @@ TEST(RowRegulariserKernel, SumsAreTheSameForAnyNumberOfWorkers) {
   double value = 0;
   const auto gradients = same_for_all_workers([&](Parallel& parallel) {
     std::vector<float> dsum(sum.size()), dlog(sum.size());
-    value = regulariser_rows(RegulariserRows<float>{heads, rows, sum.data(), log.data(), visible.data(), 10, dsum.data(), dlog.data()},
+    value = regulariser_rows(RegulariserRows<float>{heads, rows, sum.data(), log.data(), visible.data(), 10, 0.5, dsum.data(), dlog.data()},
                              parallel);
     dsum.push_back(static_cast<float>(value));
     return joined({dsum, dlog});
@@ -425,7 +436,7 @@ TEST(RowRegulariserKernel, SumsAreTheSameForAnyNumberOfWorkers) {
   double expected = 0;
   for (size_t i = 0; i < sum.size(); ++i) {
     const RowRegulariser r =
-        row_regulariser(static_cast<double>(sum[i]), static_cast<double>(log[i]), visible[i % static_cast<size_t>(rows)]);
+        row_regulariser(static_cast<double>(sum[i]), static_cast<double>(log[i]), visible[i % static_cast<size_t>(rows)], 0.5);
     expected += r.value / 10;
     ASSERT_EQ(gradients[i], static_cast<float>(r.slope_sum / 10));
   }

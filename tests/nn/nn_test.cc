@@ -385,7 +385,7 @@ TEST(GradientCheckpointing, OfBlocksChangesNoBit) {
       const at::Tensor x = at::randn({7, 8}).requires_grad_(true), context = at::randn({5, 8}).requires_grad_(true);
       const at::Tensor q = at::tensor({0, 3, 7}, at::kLong), k = at::tensor({0, 4, 5}, at::kLong);
       Noise noise(9);
-      Regulariser regulariser;
+      Regulariser regulariser{0.3};
       const Forward forward{&noise, &regulariser, nullptr};
       const at::Tensor y = stack.forward(x, {{q, q}, context, {q, k}}, forward).value();
       EXPECT_EQ(regulariser.attentions, 6);

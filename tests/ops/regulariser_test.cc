@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "gradcheck.h"
@@ -65,7 +66,8 @@ TEST(ReluformerRegulariser, Gradients) {
   const Tensor n = at::tensor({1.0, 4.0, 9.0, 9.0}, at::kDouble);
   const Tensor sum = at::tensor({0.5, 1.5, 3.0, 4e-4}, at::kDouble).view({1, 1, 4}).requires_grad_(true);
   const Tensor log = at::tensor({-0.3, -2.0, 3.0, -3e-3}, at::kDouble).view({1, 1, 4}).requires_grad_(true);
-  expect_gradients([&](const auto& in) { return reluformer_regulariser(in[0], in[1], n); }, {sum, log}, 1e-6);
+  for (const double margin : {0.7, 0.0, std::numeric_limits<double>::infinity()})
+    expect_gradients([&](const auto& in) { return reluformer_regulariser(in[0], in[1], n, margin); }, {sum, log}, 1e-6);
 }
 
 TEST(ReluformerRegulariser, ErrorsNameWhatIsWrong) {

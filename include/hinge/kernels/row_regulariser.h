@@ -1,7 +1,8 @@
 // The ReLUFormer's regulariser of rows of attention weights, from their sums: S = sum w, E = sum w log w, n visible keys,
 //
-//   | log S |  +  max( H - 0.7 log n, 0 ),      H = log S - E / S
+//   | log S |  +  max( H - margin log n, 0 ),      H = log S - E / S
 //
+// The margin is 0.7 in the paper; an infinite one leaves the first term alone.
 // Below S = kRegulariserFloor the logarithm of the first term goes on as its tangent and the second takes the floor in the place of S:
 // values and slopes stay finite, also for a row without any weight (S = 0).
 #pragma once
@@ -17,14 +18,14 @@ inline constexpr double kRegulariserFloor = 1e-3, kRegulariserMargin = 0.7;
 struct RowRegulariser {
   double value = 0, slope_sum = 0, slope_log = 0;  // the slopes are those along S and E
 };
-RowRegulariser row_regulariser(double weight_sum, double weight_log, double visible);
+RowRegulariser row_regulariser(double weight_sum, double weight_log, double visible, double margin = kRegulariserMargin);
 
 // Of `heads` times `rows` rows: the sum of the values divided by `count`, and its gradients [heads, rows] if those are not null.
 template <typename T> struct RegulariserRows {
   int64_t heads = 0, rows = 0;
   const T *weight_sum = nullptr, *weight_log = nullptr;  // [heads, rows]
   const double* visible = nullptr;                       // [rows]; 0: the row counts nothing
-  double count = 1;
+  double count = 1, margin = kRegulariserMargin;
   T *grad_sum = nullptr, *grad_log = nullptr;
 };
 double regulariser_rows(const RegulariserRows<float>&, Parallel&);

@@ -1,5 +1,9 @@
 #include "tasks/translation/config.h"
 
+#include <fmt/format.h>
+
+#include "support/require.h"
+
 namespace hinge::translation {
 
 support::Renames Config::renames() {
@@ -22,6 +26,14 @@ support::Renames Config::renames() {
     renames.words.insert(renames.words.end(), words.begin(), words.end());
   }
   return renames;
+}
+
+void check_lengths(const Config& config) {
+  const text::CorpusOptions& corpus = config.data.corpus;
+  const bool documents = corpus.document_tokens > 0;
+  const int64_t longest = documents ? corpus.document_tokens : corpus.longest;
+  support::require(longest <= config.model.max_length, fmt::format("model.max_length {} is less than data.{} {}", config.model.max_length,
+                                                                   documents ? "document_tokens" : "longest_tokens", longest));
 }
 
 }  // namespace hinge::translation

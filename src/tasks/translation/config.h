@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "hinge/kernels/row_regulariser.h"
 #include "models/seq2seq.h"
 #include "support/config.h"
 #include "text/corpus.h"
@@ -38,6 +40,7 @@ struct OptimConfig : train::OptimConfig {
   double label_smoothing = 0.1;
   double regulariser_weight = 0;
   int64_t regulariser_warmup_steps = 0;
+  std::optional<double> regulariser_margin = kernels::kRegulariserMargin;
 
   template <class V> void visit(V& v) {
     train::OptimConfig::visit(v, "source or target tokens per step, whichever are more; an upper bound");
@@ -45,6 +48,8 @@ struct OptimConfig : train::OptimConfig {
     v("regulariser_weight", regulariser_weight,
       "weight of the ReLUFormer's L_reg beside the loss; a model without relu attention has none");
     v("regulariser_warmup_steps", regulariser_warmup_steps, "steps over which that weight grows from 0");
+    v("regulariser_margin", regulariser_margin,
+      "entropy that L_reg allows, as a share of log n for n visible keys; none: its entropy term is left out");
   }
 };
 
@@ -74,5 +79,8 @@ struct Config {
 
   static support::Renames renames();
 };
+
+// Throws std::runtime_error if the text may have longer items than the model reads.
+void check_lengths(const Config& config);
 
 }  // namespace hinge::translation

@@ -8,20 +8,35 @@
 
 namespace hinge::translation {
 
-text::Part parse_part(const std::string& option, const std::string& name) {
-  if (const std::optional<text::Part> part = text::part_of(name)) return *part;
+namespace {
+
+// `more`: what else is allowed.
+[[noreturn]] void throw_unknown(const std::string& option, const std::string& name, const std::string& more) {
   const std::optional<std::string> meant = support::nearest(name, text::part_names());
-  throw tasks::RequestError(fmt::format("{} '{}' is unknown.{} Allowed: {}", option, name,
-                                        meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(text::part_names(), ", ")));
+  throw tasks::RequestError(fmt::format("{} '{}' is unknown.{} Allowed: {}{}", option, name,
+                                        meant ? fmt::format(" Did you mean '{}'?", *meant) : "", fmt::join(text::part_names(), ", "),
+                                        more));
 }
 
-text::ParallelText read_part_or_files(const std::string& option, const std::string& given, const Config& config) {
+}  // namespace
+
+text::Part parse_part(const std::string& option, const std::string& name) {
+  if (const std::optional<text::Part> part = text::part_of(name)) return *part;
+  throw_unknown(option, name, "");
+}
+
+text::ParallelText read_split(const std::string& option, const std::string& name, const Config& config) {
   const text::TextSource& source = config.data.source;
-  if (const std::optional<text::Part> part = text::part_of(given)) return text::read_text(source, *part);
+  if (std::optional<text::ParallelText> text = text::read_named_text(source, name)) return std::move(*text);
+  if (source.kind != text::SourceKind::files) throw_unknown(option, name, "");
+  const text::LanguagePair pair = text::parse_language_pair(source.pair);
+  throw_unknown(option, name, fmt::format(", or NAME of the files NAME.{} and NAME.{} in {}", pair.source, pair.target, source.path));
+}
+
+text::ParallelText read_split_or_files(const std::string& option, const std::string& given, const Config& config) {
+  const text::TextSource& source = config.data.source;
   const size_t comma = given.find(',');
-  if (comma == std::string::npos)
-    throw tasks::RequestError(
-        fmt::format("{} '{}' is not known: give train, valid or test of the run's text, or two files: SOURCE,TARGET", option, given));
+  if (comma == std::string::npos) return read_split(option, given, config);
   return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {source.on_error, source.longest});
 }
 

@@ -37,7 +37,9 @@ const tasks::Task& task() {
       .resume = resume_run,
       .changed_keys = tasks::changed_keys<Config>,
       .evaluate = evaluate_run,
-      .eval_help = "--data SOURCE,TARGET, two files of sentences; --split train, valid or test of the run's own text",
+      .eval_help =
+          "--data SOURCE,TARGET, two files of sentences; --split train, valid or test of the run's own text, or NAME of files\n"
+          "    NAME.LANGUAGE beside it, several with commas; --bleu; --set data.document_tokens=N for other lengths",
       // The score is the validation loss with its sign changed.
       .scores = {.best = [](double score) { return fmt::format("loss {:.3f}", -score); },
                  .columns = {{"perplexity", "perplexity", two_digits},

@@ -45,8 +45,8 @@ void require_length_rules(const models::Seq2SeqConfig& model, const train::Check
                       run, rule, name, now.value(name, rule), name));
 }
 
-TrainedModel load(const std::string& run, train::Which which) {
-  const Config config = train::read_run_config<Config>(run);
+TrainedModel load(const std::string& run, train::Which which, const std::vector<std::string>& changes) {
+  const Config config = train::read_run_config<Config>(run, changes);
   TrainedModel trained{config, text::Vocabulary::load(vocabulary_path(run)), nullptr, train::choose_weights(run, which)};
   const train::Checkpoint& checkpoint = trained.weights.checkpoint;
   require_vocabulary(trained.vocabulary, checkpoint, run);

@@ -20,8 +20,8 @@ struct TrainedModel {
   int64_t source_tokens = 0, target_tokens = 0;  // of the training text
 };
 
-// Throws std::runtime_error.
-TrainedModel load(const std::string& run, train::Which which);
+// With changes of the config ("data.document_tokens=256"), which the weights must fit. Throws std::runtime_error.
+TrainedModel load(const std::string& run, train::Which which, const std::vector<std::string>& changes = {});
 
 std::string vocabulary_path(const std::string& run);
 

@@ -95,15 +95,14 @@ void check(const Config& config) {
           fmt::format("optim.regulariser_weight must not be negative, got {}", optim.regulariser_weight));
   require(optim.regulariser_warmup_steps >= 0,
           fmt::format("optim.regulariser_warmup_steps cannot be negative, got {}", optim.regulariser_warmup_steps));
+  if (optim.regulariser_margin)
+    require(*optim.regulariser_margin >= 0 && std::isfinite(*optim.regulariser_margin),
+            fmt::format("optim.regulariser_margin must not be negative, got {}; none leaves the entropy out", *optim.regulariser_margin));
   require(config.train.bleu_sentences >= 0, fmt::format("train.bleu_sentences cannot be negative, got {}", config.train.bleu_sentences));
   models::Seq2SeqConfig model = config.model;
   if (model.vocabulary == 0) model.vocabulary = 1;  // stands for the number that is not known yet
   models::resolved(model);
-  const text::CorpusOptions& corpus = config.data.corpus;
-  const bool documents = corpus.document_tokens > 0;
-  const int64_t longest = documents ? corpus.document_tokens : corpus.longest;
-  const char* key = documents ? "document_tokens" : "longest_tokens";
-  require(longest <= model.max_length, fmt::format("model.max_length {} is less than data.{} {}", model.max_length, key, longest));
+  check_lengths(config);
 }
 
 Config resolve(Config config, const RunText& data) {
@@ -182,9 +181,13 @@ class TranslationTraining : public train::Trainable {
     const std::optional<ModelBatch>& batch = shards_[static_cast<size_t>(shard)];
     if (!batch) return {};  // fewer sequences than shards
     const OptimConfig& optim = config_.optim;
-    const models::Seq2SeqLoss result = model_.loss(
-        batch->source, batch->target, batch->labels,
-        {.noise = seed, .regulariser = optim.regulariser_weight > 0, .label_smoothing = optim.label_smoothing, .views = nullptr});
+    const models::Seq2SeqLoss result =
+        model_.loss(batch->source, batch->target, batch->labels,
+                    {.noise = seed,
+                     .regulariser = optim.regulariser_weight > 0,
+                     .regulariser_margin = optim.regulariser_margin.value_or(std::numeric_limits<double>::infinity()),
+                     .label_smoothing = optim.label_smoothing,
+                     .views = nullptr});
     // The mean over the step's tokens: a shard counts by its tokens, so that a step does not depend on how it is cut.
     const auto tokens = static_cast<double>(result.tokens);
     const double share = tokens / static_cast<double>(tokens_);

@@ -95,13 +95,19 @@ DataConfig other_data(const std::string& given, const DataConfig& of_run) {
 }
 
 tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
+  if (request.bleu) throw tasks::RequestError("--bleu is for translation runs; a run of images has no translations");
+  if (request.splits.size() > 1)
+    throw tasks::RequestError(fmt::format("--split names {} parts of the images: give one of them", request.splits.size()));
   TrainedModel trained = load(request.run, request.which);
   change_model(trained, changes_of(request, trained.config.model));
   if (!request.pp.empty()) trained.config.data.eval_pp = checked_pp(request.pp);
   const Config& config = trained.config;
   const DataConfig data = request.data.empty() ? config.data : other_data(request.data, config.data);
-  std::string split = request.split;
-  if (split.empty()) split = request.data.empty() ? data.eval : test_split(source_of(data, "test"));
+  std::string split;
+  if (!request.splits.empty())
+    split = request.splits.front();
+  else
+    split = request.data.empty() ? data.eval : test_split(source_of(data, "test"));
   const std::shared_ptr<const data::ImageSet> images = data::open_images(source_of(data, split));
   const LabelledImages labelled = match_labels(with_channels(images, config.model.channels), trained.classes, request.classes);
 

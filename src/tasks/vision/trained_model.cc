@@ -63,9 +63,9 @@ std::vector<std::string> class_names(const train::Checkpoint& checkpoint) {
   return checkpoint.read_state([](const nlohmann::json& state) { return state.at("classes").get<std::vector<std::string>>(); });
 }
 
-TrainedModel load(const std::string& run, train::Which which) {
+TrainedModel load(const std::string& run, train::Which which, const std::vector<std::string>& changes) {
   TrainedModel trained;
-  trained.config = train::read_run_config<Config>(run);
+  trained.config = train::read_run_config<Config>(run, changes);
   trained.weights = train::choose_weights(run, which);
   const train::Checkpoint& checkpoint = trained.weights.checkpoint;
   require_length_rule(trained.config, checkpoint, run);

@@ -32,8 +32,8 @@ std::vector<std::string> common_classes(const std::vector<std::string>& trained,
 // Throws std::runtime_error if the run's config has another length rule than its weights were trained with.
 void require_length_rule(const Config& config, const train::Checkpoint& checkpoint, const std::string& run);
 
-// Throws std::runtime_error.
-TrainedModel load(const std::string& run, train::Which which);
+// With changes of the config ("data.eval=test"), which the weights must fit. Throws std::runtime_error.
+TrainedModel load(const std::string& run, train::Which which, const std::vector<std::string>& changes = {});
 
 // The same weights in a model that differs by changes of the config ("model.image_size=56"): learned positions are resampled, all other
 // weights stay. Throws std::runtime_error for changes that need other weights, and for keys that are not the model's.

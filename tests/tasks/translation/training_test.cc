@@ -261,6 +261,25 @@ TEST_F(TranslationTest, TheRegulariserPullsTheRowSums) {
   EXPECT_EQ(load(path("softmax"), Which::latest).config.optim.regulariser_weight, 0);
 }
 
+// What the first step finds, with the same weights for all.
+TEST_F(TranslationTest, TheMarginOfTheEntropyIsThatOfTheConfig) {
+  const auto regulariser = [&](const std::string& margin, bool checkpointing) {
+    Config config = tiny(1);
+    config.train.log_steps = 1, config.train.average = 0, config.train.gradient_checkpointing = checkpointing;
+    support::override_config(config, "optim.regulariser_margin=" + margin);
+    const std::string name = "margin-" + margin + (checkpointing ? "-checkpointed" : "");
+    run(config, name);
+    return support::read_metrics(metrics_path(path(name))).front().number("train/regulariser");
+  };
+  const double paper = regulariser("0.7", false), all = regulariser("0", false), none = regulariser("none", false);
+  EXPECT_GT(all, paper);
+  EXPECT_GT(paper, none);
+  EXPECT_GT(none, 0);
+  EXPECT_EQ(regulariser("none", true), none);
+  EXPECT_EQ(regulariser("0", true), all);
+  EXPECT_EQ(Config().optim.regulariser_margin, 0.7);
+}
+
 // The gradient that a step finds tells its weight: with a learning rate too small to move anything, step s of all runs sees the same model
 // and the same batch, and differs in the weight alone.
 TEST_F(TranslationTest, TheRegulariserGrowsInItsWarmUp) {
@@ -419,6 +438,7 @@ TEST_F(TranslationTest, MistakesAreNamedBeforeAnythingIsWritten) {
   EXPECT_TRUE(mentions(message([](Config& c) { c.train.shards = 3; }), {"train.shards", "power of two", "3"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.label_smoothing = 1; }), {"optim.label_smoothing"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_weight = -1; }), {"optim.regulariser_weight"}));
+  EXPECT_TRUE(mentions(message([](Config& c) { c.optim.regulariser_margin = -0.1; }), {"optim.regulariser_margin", "-0.1", "none"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.steps = 0; }), {"no step to train"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.epochs = 1e5; }), {"optim.epochs", "10000", "optim.steps"}));
   EXPECT_TRUE(mentions(message([](Config& c) { c.optim.batch = 3; }), {"a batch holds 3", "optim.batch", "data.longest_tokens"}));
