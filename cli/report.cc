@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "experiment/html_report.h"
 #include "experiment/sweep_report.h"
+#include "experiment/sweep_runner.h"
 #include "support/atomic_file.h"
 #include "tasks/task.h"
 
@@ -48,12 +49,10 @@ int report_runs(const ReportOptions& options) {
 int report_sweep(const ReportOptions& options) {
   experiment::Sweep sweep = experiment::read_sweep(options.runs[0]);
   if (!options.title.empty()) sweep.title = options.title;
-  if (!options.results.empty()) sweep.results = options.results;
-  if (sweep.results.empty())
-    throw UsageError(fmt::format("{} does not say where its results are; give them with --results FILE", sweep.file));
-  if (!fs::exists(sweep.results))
-    throw std::runtime_error(fmt::format("there are no results at '{}'; 'hinge sweep {}' measures them", sweep.results, sweep.file));
-  const std::string results = sweep.results;
+  const std::string results =
+      options.results.empty() ? experiment::results_path(sweep, experiment::default_folder(sweep)) : options.results;
+  if (!fs::exists(results))
+    throw std::runtime_error(fmt::format("there are no results at '{}'; 'hinge sweep {}' measures them", results, sweep.file));
   const experiment::SweepData data = experiment::gather(std::move(sweep), experiment::read_results(results));
 
   std::vector<std::pair<std::string, std::string>> files;
@@ -90,7 +89,7 @@ void add_report(Command parent) {
   command.option("run", options->runs, "RUN", "Runs, or folders that hold runs; or one sweep, configs/sweeps/NAME.toml").required();
   command.option("--out", options->out, "FILE", "Page to write (default: report.html; none with --figures or --markdown)");
   command.option("--title", options->title, "TEXT", "Title of the page");
-  command.option("--results", options->results, "FILE", "Results to draw (default: those that the sweep names)").group("Of a sweep");
+  command.option("--results", options->results, "FILE", "Results to draw (default: where hinge sweep puts them)").group("Of a sweep");
   command.option("--figures", options->figures, "FOLDER", "Also write each figure to FOLDER/NAME.svg").group("Of a sweep");
   command
       .option("--markdown", options->markdown, "FILE",

@@ -34,7 +34,7 @@ void parse_part(const std::string& text, experiment::SweepOptions& options) {
 int run(const SweepCommand& given) {
   const experiment::Sweep sweep = experiment::read_sweep(given.sweep);
   experiment::SweepOptions options;
-  options.folder = given.out.empty() ? "runs/sweeps/" + sweep.name : given.out;
+  options.folder = given.out.empty() ? experiment::default_folder(sweep) : given.out;
   options.threads = static_cast<int>(parse_whole("--threads", given.threads, 1, 1024));
   options.jobs = given.jobs.empty() ? std::max(1, support::default_threads() / options.threads)
                                     : static_cast<int>(parse_whole("--jobs", given.jobs, 1, 1024));

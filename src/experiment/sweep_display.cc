@@ -47,7 +47,7 @@ void SweepDisplay::update(const SweepState& state) {
   const auto all = static_cast<double>(std::max<int64_t>(1, state.all()));
   std::string text = fmt::format(
       "{} {} {}\n", title_, support::bar(static_cast<double>(state.done + state.diverged) / all, kBar, output_.unicode), summary(state));
-  RunTable table{{"", "", "step", "time", "ETA"}, {}};
+  Table table{{"", "", "step", "time", "ETA"}, {}};
   for (const SweepState::Row& row : state.rows)
     table.rows.push_back({"  " + row.point, row.doing, row.steps > 0 ? fmt::format("{}/{}", row.step, row.steps) : "-",
                           support::duration_text(row.seconds), time_left(row.left)});

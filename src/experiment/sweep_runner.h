@@ -34,6 +34,9 @@ struct SweepOutcome {
   int64_t done = 0, diverged = 0, failed = 0, left = 0;  // of this process' part; left: not run because it was stopped
 };
 
+// The folder for the runs of a sweep, if the user names none.
+inline std::string default_folder(const Sweep& sweep) { return "runs/sweeps/" + sweep.name; }
+
 // Where the results are.
 std::string results_path(const Sweep& sweep, const std::string& folder);
 

@@ -60,7 +60,7 @@ TEST_F(RunsTest, ScoresAreShownAsTheirFormatSays) {
   train::RunFolder::create(path("images"), "")
       .write_status({.best = 0.5, .values = {{"accuracy", 0.25}, {"image_loss", 7}, {"images_per_second", 12.3}}});
   const Table table = run_table({read_run(path("words")), read_run(path("images"))},
-                                   [&](const RunSummary& run) -> const ScoreFormat& { return run.name == "words" ? words : images; });
+                                [&](const RunSummary& run) -> const ScoreFormat& { return run.name == "words" ? words : images; });
   EXPECT_EQ(table.header, (std::vector<std::string>{"run", "state", "step", "best", "loss", "right", "images/s", "tokens/s"}));
   EXPECT_EQ(table.rows[0], (std::vector<std::string>{"words", "killed", "0/0", "loss 3", "3", "-", "-", "5432"}));
   EXPECT_EQ(table.rows[1], (std::vector<std::string>{"images", "killed", "0/0", "50%", "7", "25%", "12", "-"}));
