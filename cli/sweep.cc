@@ -1,5 +1,6 @@
 // hinge sweep: trains every point of a sweep, several side by side, and keeps what they come to in one file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "experiment/runs.h"
 #include "experiment/sweep_runner.h"
 #include "hinge/kernels/cpu.h"
 #include "support/progress.h"
@@ -20,7 +22,7 @@ namespace {
 
 struct SweepCommand {
   std::string sweep, out, points, jobs, threads = "1";
-  bool drop_stale = false;
+  bool drop_stale = false, dry_run = false;
 };
 
 // "3/8": the third of eight parts.
@@ -30,6 +32,84 @@ void parse_part(const std::string& text, experiment::SweepOptions& options) {
   options.parts = parse_whole("--points", text.substr(slash + 1), 1, 1000000);
   options.part = parse_whole("--points", text.substr(0, slash), 1, options.parts);
 }
+
+// ---- --dry-run
+
+// Points whose trainings are of the same size.
+struct CostGroup {
+  tasks::TrainingCost cost;
+  std::vector<experiment::Point> points;
+
+  // The axes on which all of them agree: "L=16".
+  std::string common() const {
+    experiment::Point common;
+    for (const auto& [axis, value] : points.front())
+      if (std::all_of(points.begin(), points.end(), [&, &axis = axis, &value = value](const experiment::Point& point) {
+            return experiment::value_of(point, axis) == value;
+          }))
+        common.emplace_back(axis, value);
+    return common.empty() ? "-" : experiment::point_text(common);
+  }
+};
+
+std::vector<CostGroup> cost_groups(const experiment::Sweep& sweep, const tasks::Task& task,
+                                   const std::vector<experiment::SweepPoint>& points) {
+  for (const auto& [name, value] : sweep.assume)
+    if (std::find(task.assumptions.begin(), task.assumptions.end(), name) == task.assumptions.end())
+      throw support::ConfigError(fmt::format("{}: unknown key 'assume.{}'; for a {} config there are {}", sweep.file, name, task.name,
+                                             fmt::join(task.assumptions, ", ")));
+  tasks::CostRequest request{{}, sweep.assume};
+  std::vector<support::FlatConfig> distinct;
+  std::vector<size_t> place;  // of each point among them
+  for (const experiment::SweepPoint& point : points) {
+    const support::FlatConfig keys = tasks::keys_of_cost(task.changed_keys({sweep.base, point.changes}));
+    const auto found = std::find(distinct.begin(), distinct.end(), keys);
+    place.push_back(static_cast<size_t>(found - distinct.begin()));
+    if (found != distinct.end()) continue;
+    distinct.push_back(keys);
+    request.configs.push_back({sweep.base, point.changes});
+  }
+  support::Progress progress("measuring", std::ssize(request.configs));
+  request.progress = [&](int64_t done) { progress.update(done, {}); };
+  const std::vector<tasks::TrainingCost> costs = task.costs(request);
+  progress.finish();
+  std::vector<CostGroup> groups;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const tasks::TrainingCost& cost = costs[place[i]];
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const CostGroup& other) {
+      return other.cost.parameters == cost.parameters && other.cost.steps == cost.steps && other.cost.flops == cost.flops;
+    });
+    if (group == groups.end()) group = groups.insert(group, {cost, {}});
+    group->points.push_back(points[i].point);
+  }
+  return groups;
+}
+
+std::string hours_text(double seconds) {
+  return seconds < 3600 ? fmt::format("{:.2g}", seconds / 3600) : fmt::format("{:.1f}", seconds / 3600);
+}
+
+int dry_run(const experiment::Sweep& sweep, const tasks::Task& task, const experiment::SweepOptions& options) {
+  const std::vector<experiment::SweepPoint> points = experiment::points_to_run(sweep, options);
+  fmt::print("{}: {} points, {} to run{}\n", sweep.name, sweep.points.size(), points.size(),
+             options.parts > 1 ? fmt::format(" in part {} of {}", options.part, options.parts) : "");
+  if (points.empty()) return 0;
+  experiment::RunTable table{{"points", "with", "parameters", "steps", "FLOPs each", "core-hours each", "core-hours"}, {}};
+  double flops = 0, seconds = 0;
+  for (const CostGroup& group : cost_groups(sweep, task, points)) {
+    const auto count = static_cast<double>(group.points.size());
+    flops += count * group.cost.flops, seconds += count * group.cost.seconds;
+    table.rows.push_back({std::to_string(group.points.size()), group.common(), std::to_string(group.cost.parameters),
+                          std::to_string(group.cost.steps), fmt::format("{:.3g}", group.cost.flops), hours_text(group.cost.seconds),
+                          hours_text(count * group.cost.seconds)});
+  }
+  const int cores = options.jobs * options.threads;
+  fmt::print("{}Together: {:.3g} FLOPs, {} core-hours of training by this machine's measured speed, {} hours on {} core{}\n",
+             experiment::table_text(table), flops, hours_text(seconds), hours_text(seconds / cores), cores, cores == 1 ? "" : "s");
+  return 0;
+}
+
+// ---- the sweep itself
 
 int run(const SweepCommand& given) {
   const experiment::Sweep sweep = experiment::read_sweep(given.sweep);
@@ -47,6 +127,10 @@ int run(const SweepCommand& given) {
   const tasks::Task& task = tasks::of_config(sweep.base);
   options.keys = [&](const std::vector<std::string>& changes) { return task.changed_keys({sweep.base, changes}); };
 
+  if (given.dry_run) {
+    if (given.drop_stale) throw UsageError("--dry-run changes nothing: use --drop-stale without it first");
+    return dry_run(sweep, task, options);
+  }
   stop_when_asked("stopping: the runs save what is done");
   const experiment::SweepOutcome outcome = experiment::run_sweep(sweep, options, stop_asked(), support::ProgressOutput::standard_error());
   const std::string counts = fmt::format("{} done, {} diverged, {} failed", outcome.done, outcome.diverged, outcome.failed);
@@ -70,6 +154,9 @@ void add_sweep(Command parent) {
                  "Points to run side by side (default: one per core, or as many as --threads leaves room for)");
   command.option("--threads", options->threads, "N", "Threads of each point (default: 1)");
   command.flag("--drop-stale", options->drop_stale, "Remove results whose config has changed, and run their points again");
+  command.flag(
+      "--dry-run", options->dry_run,
+      "Train nothing: say how many points there are to run, their parameters and FLOPs, and the hours that this machine would take");
   command.footer(
       "Finished points are never run again, and half-finished ones go on: repeat the command after Ctrl-C, a crash or a change of the "
       "sweep.\nA point that diverges is a result. One that fails is recorded, and is tried again by the next call. Exit code 1: some "

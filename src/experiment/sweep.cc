@@ -215,6 +215,12 @@ class Reader {
     sweep_.base = beside(keys.required_text("base"));
     if (const std::string results = keys.text("results"); !results.empty()) sweep_.results = beside(results);
     sweep_.record = keys.texts("record");
+    if (const toml::table* assume = keys.table("assume"))
+      for (const auto& [name, node] : support::entries_of(*assume)) {
+        const std::optional<double> number = node->value<double>();
+        if (!number || !(*number > 0)) keys.fail(*node, fmt::format("'assume.{}' must be a number above 0", name));
+        sweep_.assume[name] = *number;
+      }
     common_ = read_changes(keys);
     if (const toml::table* axes = keys.table("axes"))
       for (const auto& [name, node] : support::entries_of(*axes)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -56,11 +57,12 @@ struct TableConfig {
 };
 
 struct Sweep {
-  std::string file, name;           // name: of the file, without its ending
-  std::string title, text;          // text may be empty
-  std::string base;                 // path of the base config
-  std::string results;              // path of the results; empty: NAME.jsonl in the folder of the sweep's runs
-  std::vector<std::string> record;  // metrics kept by step, beside all of eval/*
+  std::string file, name;                // name: of the file, without its ending
+  std::string title, text;               // text may be empty
+  std::string base;                      // path of the base config
+  std::string results;                   // path of the results; empty: NAME.jsonl in the folder of the sweep's runs
+  std::vector<std::string> record;       // metrics kept by step, beside all of eval/*
+  std::map<std::string, double> assume;  // of data that are not on this machine, for estimates: {"images", 1281167}
   std::vector<Axis> axes;
   std::vector<SweepPoint> points;
   std::vector<std::pair<std::string, std::string>> measures;  // name and command of hinge: {"test", "eval --split test"}

@@ -76,8 +76,6 @@ std::vector<PointResult> parse(const std::string& file, std::string_view text) {
   return results;
 }
 
-std::string read_if_there(const std::string& file) { return fs::exists(file) ? support::read_file(file) : ""; }
-
 // Holds the lock of a file that is replaced by renaming: a lock on a file that has lost its name meanwhile is worth nothing.
 class FileLock {
  public:
@@ -107,8 +105,12 @@ class FileLock {
 
 }  // namespace
 
+std::vector<PointResult> read_all_results(const std::string& file) {
+  return fs::exists(file) ? parse(file, support::read_file(file)) : std::vector<PointResult>();
+}
+
 std::vector<PointResult> read_results(const std::string& file) {
-  std::vector<PointResult> results = parse(file, read_if_there(file));
+  std::vector<PointResult> results = read_all_results(file);
   for (size_t i = 0; i < results.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (same_point(results[i].point, results[j].point))

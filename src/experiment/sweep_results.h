@@ -39,11 +39,14 @@ struct PointResult {
 // measured with two configs.
 std::vector<PointResult> read_results(const std::string& file);
 
+// The same, but with all the configs that a point was measured with.
+std::vector<PointResult> read_all_results(const std::string& file);
+
 // A line for the file, without its end.
 std::string result_line(const PointResult& result);
 
-// Reads all results, among them those of one point with several configs, lets `change` change them, and writes them back as a whole, while
-// no other process does the same. The file and its folder are made if need be.
+// Reads all results, lets `change` change them, and writes them back as a whole, while no other process does the same. The file and its
+// folder are made if need be.
 void change_results(const std::string& file, const std::function<void(std::vector<PointResult>& results)>& change);
 
 }  // namespace hinge::experiment

@@ -151,6 +151,13 @@ class Runner {
     all_ = std::move(own);
   }
 
+  std::vector<SweepPoint> waiting() const {
+    std::vector<SweepPoint> points;
+    for (const Work& work : all_)
+      if (work.state == Work::State::waiting) points.push_back(*work.point);
+    return points;
+  }
+
   SweepOutcome run() {
     if (count(Work::State::waiting) > 0) {
       support::make_folders(logs());
@@ -189,24 +196,22 @@ class Runner {
       const Work* work = work_of(result);
       return result.is_finished() && work != nullptr && work->hash != result.config;
     };
-    if (!fs::exists(results_)) return;
-    change_results(results_, [&](std::vector<PointResult>& results) {
-      if (options_.drop_stale) std::erase_if(results, is_stale);
-      const auto stale = std::count_if(results.begin(), results.end(), is_stale);
-      if (stale > 0)
-        throw std::runtime_error(fmt::format(
-            "{}: {} of {} results {} measured with another config than the sweep has now, such as that of {}; --drop-stale removes {} and "
-            "runs the point{} again, or undo the change of the config",
-            results_, stale, results.size(), stale == 1 ? "was" : "were",
-            point_text(std::find_if(results.begin(), results.end(), is_stale)->point), stale == 1 ? "it" : "them", stale == 1 ? "" : "s"));
-      for (const PointResult& result : results)
-        if (Work* work = work_of(result)) {
-          if (result.is_finished())
-            work->state = state_of(result), note_time(result);
-          else
-            work->failed_before = result.finished;
-        }
-    });
+    std::vector<PointResult> results = read_all_results(results_);
+    const auto stale = std::count_if(results.begin(), results.end(), is_stale);
+    if (stale > 0 && !options_.drop_stale)
+      throw std::runtime_error(fmt::format(
+          "{}: {} of {} results {} measured with another config than the sweep has now, such as that of {}; --drop-stale removes {} and "
+          "runs the point{} again, or undo the change of the config",
+          results_, stale, results.size(), stale == 1 ? "was" : "were",
+          point_text(std::find_if(results.begin(), results.end(), is_stale)->point), stale == 1 ? "it" : "them", stale == 1 ? "" : "s"));
+    if (stale > 0) change_results(results_, [&](std::vector<PointResult>& all) { std::erase_if(all, is_stale), results = all; });
+    for (const PointResult& result : results)
+      if (Work* work = work_of(result)) {
+        if (result.is_finished())
+          work->state = state_of(result), note_time(result);
+        else
+          work->failed_before = result.finished;
+      }
   }
 
   // What another process has made of the point meanwhile; true if it need not be run.
@@ -534,6 +539,11 @@ std::string config_hash(support::FlatConfig keys) {
 
 std::string results_path(const Sweep& sweep, const std::string& folder) {
   return sweep.results.empty() ? folder + "/" + sweep.name + ".jsonl" : sweep.results;
+}
+
+std::vector<SweepPoint> points_to_run(const Sweep& sweep, const SweepOptions& options) {
+  const std::atomic<bool> stop = false;
+  return Runner(sweep, options, stop, support::ProgressOutput::standard_error()).waiting();
 }
 
 SweepOutcome run_sweep(const Sweep& sweep, const SweepOptions& options, const std::atomic<bool>& stop, support::ProgressOutput output) {

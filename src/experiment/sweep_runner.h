@@ -40,7 +40,10 @@ inline std::string default_folder(const Sweep& sweep) { return "runs/sweeps/" + 
 // Where the results are.
 std::string results_path(const Sweep& sweep, const std::string& folder);
 
-// What hinge would run. Throws support::ConfigError or std::runtime_error for what is wrong with the sweep as a whole; a point that fails
+// The points of this process' part that have no result yet, in their order. Throws as run_sweep does.
+std::vector<SweepPoint> points_to_run(const Sweep& sweep, const SweepOptions& options);
+
+// Runs them. Throws support::ConfigError or std::runtime_error for what is wrong with the sweep as a whole; a point that fails
 // is an outcome. `stop` may be set at any time: the runs save what is done and end.
 SweepOutcome run_sweep(const Sweep& sweep, const SweepOptions& options, const std::atomic<bool>& stop, support::ProgressOutput output);
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -29,6 +32,22 @@ struct RequestError : std::runtime_error {
 struct ConfigSource {
   std::string file;
   std::vector<std::string> changes = {};
+};
+
+// What is assumed of data that are not on this machine: {"images", 1281167}.
+using Assumptions = std::map<std::string, double>;
+
+struct CostRequest {
+  std::vector<ConfigSource> configs;
+  Assumptions assumed = {};                                     // empty: the data are there
+  std::function<void(int64_t done)> progress = [](int64_t) {};  // configs
+};
+
+// What a training takes, evaluations aside.
+struct TrainingCost {
+  int64_t parameters = 0, steps = 0;
+  double flops = 0;
+  double seconds = 0;  // on one thread of this machine, by a measurement
 };
 
 struct EvalRequest {
@@ -69,6 +88,9 @@ struct Task {
 
   // hinge sweep: the keys of a config whose values are not the defaults. A key that is added later does not change them.
   support::FlatConfig (*changed_keys)(const ConfigSource& source);
+  // hinge sweep --dry-run: what the configs cost, each, and the names of what can be assumed of data.
+  std::vector<TrainingCost> (*costs)(const CostRequest& request);
+  std::vector<std::string> assumptions;
 
   // hinge eval
   EvalReport (*evaluate)(const EvalRequest& request);
@@ -104,7 +126,13 @@ const experiment::ScoreFormat& score_format(const experiment::RunSummary& run);
 // The page that compares runs of one task; `title` may be empty. Throws std::runtime_error for runs of several tasks.
 experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title);
 
+// The keys among them that can change what a training costs: not seeds, learning rates and the like.
+support::FlatConfig keys_of_cost(support::FlatConfig keys);
+
 // ---- for the tasks themselves
+
+// The seconds of one of the costs that is as large in everything else; 0 if there is none.
+double known_seconds(const TrainingCost& cost, const std::vector<TrainingCost>& known);
 
 template <class Config> Config read_config(const ConfigSource& source) {
   Config config;

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "ops/parallel.h"
@@ -25,6 +27,16 @@ text::BatchOptions batch_options(const Config& config, bool training) {
   options.seed = train::stream_seed(static_cast<uint64_t>(config.train.seed), train::Stream::data);
   options.shuffle = training;
   return options;
+}
+
+int64_t steps_of(text::Batches& batches, double epochs, int64_t most) {
+  const auto whole = static_cast<int64_t>(std::min(epochs, 1e15));
+  for (int64_t epoch = 1; epoch <= whole; ++epoch)
+    if (batches.first_step(epoch) > most) return most;
+  const double part = epochs - static_cast<double>(whole);
+  double count = static_cast<double>(batches.first_step(whole));
+  if (part > 0) count += part * static_cast<double>(batches.steps(whole));
+  return std::min(most, static_cast<int64_t>(std::llround(count)));
 }
 
 std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& batches,

@@ -23,6 +23,9 @@ struct ModelBatch {
 // Those of a run's config: shuffled in training, in order else.
 text::BatchOptions batch_options(const Config& config, bool training);
 
+// Steps of that many epochs, or `most` if there are more. Looks at no epoch behind that.
+int64_t steps_of(text::Batches& batches, double epochs, int64_t most);
+
 struct Evaluation {
   double nll = 0;  // sum over the target's tokens of - log p
   int64_t tokens = 0, right = 0;

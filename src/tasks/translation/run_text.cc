@@ -40,4 +40,13 @@ text::ParallelText read_split_or_files(const std::string& option, const std::str
   return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {source.on_error, source.longest});
 }
 
+text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train, const support::ProgressOutput& output) {
+  if (!config.vocabulary_file.empty()) return text::Vocabulary::load(config.vocabulary_file);
+  std::vector<std::string_view> sentences;
+  for (const text::Document& document : train.documents)
+    for (const text::Pair& pair : document.pairs) sentences.insert(sentences.end(), {pair.source, pair.target});
+  output.write(fmt::format("vocabulary: finding {} pieces in {} sentences\n", config.vocabulary.size, sentences.size()));
+  return text::Vocabulary::train(sentences, config.vocabulary);
+}
+
 }  // namespace hinge::translation

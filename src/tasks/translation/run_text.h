@@ -1,11 +1,13 @@
-// The text that a command names.
+// The text of a run, and that which a command names.
 #pragma once
 
 #include <string>
 
+#include "support/progress.h"
 #include "tasks/translation/config.h"
 #include "text/parallel.h"
 #include "text/source.h"
+#include "text/vocabulary.h"
 
 namespace hinge::translation {
 
@@ -17,5 +19,8 @@ text::ParallelText read_split(const std::string& option, const std::string& name
 
 // Such a split, or two files: "SOURCE,TARGET".
 text::ParallelText read_split_or_files(const std::string& option, const std::string& given, const Config& config);
+
+// The vocabulary that a run begins with: that of the file, or one trained on the training text, both languages together.
+text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train, const support::ProgressOutput& output);
 
 }  // namespace hinge::translation

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tasks/translation/config.h"
+#include "tasks/translation/cost.h"
 #include "tasks/translation/evaluate_run.h"
 #include "tasks/translation/export.h"
 #include "tasks/translation/training.h"
@@ -36,6 +37,8 @@ const tasks::Task& task() {
       .train = train_config,
       .resume = resume_run,
       .changed_keys = tasks::changed_keys<Config>,
+      .costs = costs,
+      .assumptions = {"pairs", "source_tokens", "target_tokens"},
       .evaluate = evaluate_run,
       .eval_help =
           "--data SOURCE,TARGET, two files of sentences; --split train, valid or test of the run's own text, or NAME of files\n"

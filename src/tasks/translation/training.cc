@@ -13,6 +13,7 @@
 #include "support/config.h"
 #include "support/require.h"
 #include "tasks/translation/evaluation.h"
+#include "tasks/translation/run_text.h"
 #include "tasks/translation/trained_model.h"
 #include "text/batches.h"
 #include "train/run_folder.h"
@@ -32,15 +33,6 @@ struct RunText {
   std::vector<std::vector<int32_t>> sources;
   std::vector<std::string> references;
 };
-
-text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train, const support::ProgressOutput& output) {
-  if (!config.vocabulary_file.empty()) return text::Vocabulary::load(config.vocabulary_file);
-  std::vector<std::string_view> sentences;
-  for (const text::Document& document : train.documents)
-    for (const text::Pair& pair : document.pairs) sentences.insert(sentences.end(), {pair.source, pair.target});
-  output.write(fmt::format("vocabulary: finding {} pieces in {} sentences\n", config.vocabulary.size, sentences.size()));
-  return text::Vocabulary::train(sentences, config.vocabulary);
-}
 
 // `stored`: the vocabulary that the run has already.
 RunText read_run_text(const Config& config, const std::optional<text::Vocabulary>& stored, const support::ProgressOutput& output) {
@@ -70,17 +62,6 @@ RunText read_run_text(const Config& config, const std::optional<text::Vocabulary
     data.references.push_back(text::joined(valid, data.valid->place(item)).target);
   }
   return data;
-}
-
-// Steps of that many epochs, or `most` if there are more. Looks at no epoch behind that.
-int64_t steps_of(text::Batches& batches, double epochs, int64_t most) {
-  const auto whole = static_cast<int64_t>(std::min(epochs, 1e15));
-  for (int64_t epoch = 1; epoch <= whole; ++epoch)
-    if (batches.first_step(epoch) > most) return most;
-  const double part = epochs - static_cast<double>(whole);
-  double count = static_cast<double>(batches.first_step(whole));
-  if (part > 0) count += part * static_cast<double>(batches.steps(whole));
-  return std::min(most, static_cast<int64_t>(std::llround(count)));
 }
 
 // ---- the config

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tasks/vision/config.h"
+#include "tasks/vision/cost.h"
 #include "tasks/vision/evaluate_run.h"
 #include "tasks/vision/report.h"
 #include "tasks/vision/training.h"
@@ -30,6 +31,8 @@ const tasks::Task& task() {
       .train = train_config,
       .resume = resume,
       .changed_keys = tasks::changed_keys<Config>,
+      .costs = costs,
+      .assumptions = {"images", "classes"},
       .evaluate = evaluate_run,
       .eval_help =
           "--data FORMAT[:FOLDER], e.g. mnist:FOLDER or fashion-mnist; --split NAME, e.g. test or train[:1000]; --classes FILE: "
