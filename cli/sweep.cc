@@ -10,8 +10,8 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "experiment/runs.h"
 #include "experiment/sweep_runner.h"
+#include "experiment/table.h"
 #include "hinge/kernels/cpu.h"
 #include "support/progress.h"
 #include "support/threads.h"
@@ -94,7 +94,7 @@ int dry_run(const experiment::Sweep& sweep, const tasks::Task& task, const exper
   fmt::print("{}: {} points, {} to run{}\n", sweep.name, sweep.points.size(), points.size(),
              options.parts > 1 ? fmt::format(" in part {} of {}", options.part, options.parts) : "");
   if (points.empty()) return 0;
-  experiment::RunTable table{{"points", "with", "parameters", "steps", "FLOPs each", "core-hours each", "core-hours"}, {}};
+  experiment::Table table{{"points", "with", "parameters", "steps", "FLOPs each", "core-hours each", "core-hours"}, {}};
   double flops = 0, seconds = 0;
   for (const CostGroup& group : cost_groups(sweep, task, points)) {
     const auto count = static_cast<double>(group.points.size());

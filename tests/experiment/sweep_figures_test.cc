@@ -11,7 +11,7 @@
 namespace hinge::experiment {
 namespace {
 
-constexpr const char* kFigure = R"(
+constexpr const char* kFigure = R"toml(
 [derived]
 gain = "L^(1-alpha)"
 [[figure]]
@@ -23,7 +23,7 @@ panels = "L"
 percent = true
 reference = { h = "softmax" }
 top_x = "gain"
-)";
+)toml";
 
 class SweepFiguresTest : public SweepResultsTest {
  protected:

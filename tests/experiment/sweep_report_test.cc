@@ -79,7 +79,7 @@ TEST_F(SweepReportTest, MarkdownIsRewrittenBetweenItsMarkers) {
   put("a.md", text);
   EXPECT_EQ(markdown_files(all, {path("a.md"), path("b.md")})[0].second, text) << "the same again";
   EXPECT_ERROR(markdown_files(all, {path("a.md")}), "a.md", "'hours'", "<!-- begin: table hours -->", "<!-- end: table hours -->");
-  for (const std::string& wrong : {"<!-- begin: table hours -->", "<!-- end: table hours --><!-- begin: table hours -->"}) {
+  for (const char* wrong : {"<!-- begin: table hours -->", "<!-- end: table hours --><!-- begin: table hours -->"}) {
     put("b.md", wrong);
     EXPECT_ERROR(markdown_files(all, {path("a.md"), path("b.md")}), "b.md", "there must be one");
   }
