@@ -137,8 +137,6 @@ TEST_F(TrainedModel, IsEvaluatedAtAnotherLength) {
   EXPECT_TRUE(complains("model.width=32") && complains("model.image_size")) << err_;
   EXPECT_EQ(run(eval + " --set model.attention.gate=linear"), 1);
   EXPECT_TRUE(complains("blocks.0.attn.gate.weight")) << err_;
-  EXPECT_EQ(run(eval + " --set optim.lr=1"), 1);
-  EXPECT_TRUE(complains("only keys under model.")) << err_;
   EXPECT_EQ(run(eval + " --length long"), 2);
   EXPECT_TRUE(complains("none, fixed, keys, visible")) << err_;
   EXPECT_EQ(run(eval + " --pp 'resise(16)'"), 2);

@@ -561,8 +561,10 @@ TEST_F(Translation, CtrlCKeepsTheLinesThatAreDone) {
 TEST_F(Translation, CtrlCMayEndTheReaderOfAPipeToo) {
   StartedHinge hinge(slow_arguments("4"), path("err"));
   ASSERT_TRUE(hinge.says("\n")) << read("err");
-  hinge.stop_reading();
   hinge.send(SIGINT);
+  while (!hinge.ended() && read("err").find("Ctrl-C again") == std::string::npos) {
+  }
+  hinge.stop_reading();
   EXPECT_EQ(hinge.wait(), 130) << read("err");
   err_ = read("err");
   EXPECT_TRUE(complains(lines_of_slow_text())) << err_;

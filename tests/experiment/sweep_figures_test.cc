@@ -122,7 +122,7 @@ TEST_F(SweepFiguresTest, MissingAndFailedRunsAreCounted) {
   write_results();
   const LineChart empty = chart(kFigure);
   EXPECT_FALSE(has_points(empty));
-  EXPECT_EQ(empty.subtitle, "16 runs are missing");
+  EXPECT_EQ(empty.subtitle, "28 runs are missing");
   EXPECT_EQ(empty.panels[1].top_ticks.size(), 3u) << "known beforehand";
 }
 
@@ -198,7 +198,7 @@ TEST_F(SweepFiguresTest, WrongNamesAndFormulasAreNamed) {
   // Before the first point is done, nobody knows what a measure gives.
   results_.clear();
   write_results();
-  EXPECT_EQ(data("[derived]\nerror = \"1-test.acuracy+eval.loss\"\n").points.size(), 16u);
+  EXPECT_EQ(data("[derived]\nerror = \"1-test.acuracy+eval.loss\"\n").points.size(), 28u);
   EXPECT_ERROR(data("[derived]\nerror = \"1-tset.accuracy\"\n"), "'tset.accuracy'");
 }
 

@@ -97,13 +97,13 @@ TEST_F(SweepReportTest, ThePageTellsAllAndStandsAlone) {
   results_.push_back(stranger);
   write_results();
   const SweepData all = data(kTable);
-  EXPECT_EQ(state_text(all), "16 points: 10 done, 3 diverged, 1 failed, 2 missing");
+  EXPECT_EQ(state_text(all), "28 points: 22 done, 3 diverged, 1 failed, 2 missing");
   const std::string html = render_html(all);
   EXPECT_TRUE(html.ends_with("</html>\n"));
   EXPECT_TRUE(mentions(
-      html, {"<svg ", "16 points: 10 done, 3 diverged, 1 failed, 2 missing", "Missing: 2", "L=16 h=gelu alpha=1 seed=0", "Failed: 1",
-             "Diverged: 3", "the loss is &lt;nan&gt;", "Hours &lt;of&gt;", "81.00 ± 1.41 (2)", "0.15", "1.4e+13",
-             "a &lt;machine&gt; (14 points)", "0.2.0 (14 points)", "seed (repetitions)", "1 result of points that the sweep does not have",
+      html, {"<svg ", "28 points: 22 done, 3 diverged, 1 failed, 2 missing", "Missing: 2", "L=16 h=gelu alpha=1 seed=0", "Failed: 1",
+             "Diverged: 3", "the loss is &lt;nan&gt;", "Hours &lt;of&gt;", "81.00 ± 1.41 (2)", "0.27", "2.6e+13",
+             "a &lt;machine&gt; (26 points)", "0.2.0 (26 points)", "seed (repetitions)", "1 result of points that the sweep does not have",
              "hinge sweep " + path("small.toml"), "[[grid]]\naxes = [&quot;L&quot;", "# &lt;base&gt;"}));
   for (const char* forbidden : {"<script", "<link", "src=\"http", "<machine>", "<nan>", "<of>"})
     EXPECT_EQ(html.find(forbidden), std::string::npos) << forbidden;
@@ -116,7 +116,7 @@ TEST_F(SweepReportTest, ThePageOfNothing) {
   write_results();
   const SweepData all = data(kTable);
   EXPECT_TRUE(figure_files(all).empty());
-  EXPECT_TRUE(mentions(render_html(all), {"16 points: 16 missing", "Figure picture: no run is finished yet"}));
+  EXPECT_TRUE(mentions(render_html(all), {"28 points: 28 missing", "Figure picture: no run is finished yet"}));
 }
 
 }  // namespace

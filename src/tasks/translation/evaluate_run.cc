@@ -125,7 +125,7 @@ std::string decoding_text(const decode::TranslationCounts& counts) {
 
 tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   if (!request.length.empty() || !request.pp.empty())
-    throw tasks::RequestError("--length and --pp are for runs of images; a translation is evaluated with the length rule that it was trained with");
+    throw tasks::RequestError("--length and --pp are for runs of images");
   const TrainedModel trained = load(request.run, request.which, request.changes);
   check_lengths(trained.config);
   const std::vector<EncodedText> texts = read_texts(trained, request);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "data/formats.h"
@@ -57,9 +58,12 @@ nlohmann::json to_json(const Evaluation& result, const std::vector<std::string>&
           {"loss", result.loss},     {"skipped", result.skipped}, {"classes", classes}};
 }
 
+bool changes_the_model(const std::string& change) { return train::key_of(change).starts_with("model."); }
+
 // What the request changes of a model. A fixed length is that of the training, with the class token if there is one: what `keys` counts.
 std::vector<std::string> changes_of(const tasks::EvalRequest& request, const models::VitConfig& trained) {
-  std::vector<std::string> changes = request.changes;
+  std::vector<std::string> changes;
+  std::copy_if(request.changes.begin(), request.changes.end(), std::back_inserter(changes), changes_the_model);
   if (request.length.empty()) return changes;
   if (const std::vector<std::string> rules = length_rule_names(); std::find(rules.begin(), rules.end(), request.length) == rules.end())
     throw tasks::RequestError(fmt::format("--length '{}' is unknown; known are {}", request.length, fmt::join(rules, ", ")));
@@ -98,7 +102,9 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   if (request.bleu) throw tasks::RequestError("--bleu is for translation runs; a run of images has no translations");
   if (request.splits.size() > 1)
     throw tasks::RequestError(fmt::format("--split names {} parts of the images: give one of them", request.splits.size()));
-  TrainedModel trained = load(request.run, request.which);
+  std::vector<std::string> others;
+  std::remove_copy_if(request.changes.begin(), request.changes.end(), std::back_inserter(others), changes_the_model);
+  TrainedModel trained = load(request.run, request.which, others);
   change_model(trained, changes_of(request, trained.config.model));
   if (!request.pp.empty()) trained.config.data.eval_pp = checked_pp(request.pp);
   const Config& config = trained.config;

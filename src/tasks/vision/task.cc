@@ -36,8 +36,9 @@ const tasks::Task& task() {
       .evaluate = evaluate_run,
       .eval_help =
           "--data FORMAT[:FOLDER], e.g. mnist:FOLDER or fashion-mnist; --split NAME, e.g. test or train[:1000]; --classes FILE: "
-          "predict only among the classes named in FILE, one per line, and leave images of others out; --set KEY=VALUE: a key under "
-          "model. that leaves the weights as they are, e.g. model.image_size=56, for which positions are resampled; --length RULE: none, "
+          "predict only among the classes named in FILE, one per line, and leave images of others out; --set KEY=VALUE: keys of "
+          "the data, and keys of the model that leave its weights as they are, e.g. model.image_size=56, for which positions are "
+          "resampled; --length RULE: none, "
           "keys, visible, or fixed, which is the number of tokens in training; --pp STEPS: preprocessing, e.g. "
           "'resize(56)|value_range(-1,1)' (default: the run's, resized to the model's image size)",
       .scores = {.best = percent, .columns = {{"accuracy", "accuracy", percent}, {"averaged accuracy", "averaged_accuracy", percent}}},

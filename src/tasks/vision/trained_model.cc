@@ -80,11 +80,7 @@ TrainedModel load(const std::string& run, train::Which which, const std::vector<
 void change_model(TrainedModel& trained, const std::vector<std::string>& changes) {
   if (changes.empty()) return;
   Config config = trained.config;
-  for (const std::string& change : changes) {
-    if (!train::key_of(change).starts_with("model."))
-      throw support::ConfigError(fmt::format("--set {}: only keys under model. can change here", change));
-    support::override_config(config, change);
-  }
+  for (const std::string& change : changes) support::override_config(config, change);
   config.model = models::resolved(config.model);
   auto changed = std::make_unique<models::Vit>(config.model, 0);
   const nn::Parameters &from = trained.model->parameters(), &to = changed->parameters();

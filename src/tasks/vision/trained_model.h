@@ -36,7 +36,7 @@ void require_length_rule(const Config& config, const train::Checkpoint& checkpoi
 TrainedModel load(const std::string& run, train::Which which, const std::vector<std::string>& changes = {});
 
 // The same weights in a model that differs by changes of the config ("model.image_size=56"): learned positions are resampled, all other
-// weights stay. Throws std::runtime_error for changes that need other weights, and for keys that are not the model's.
+// weights stay. Throws std::runtime_error for changes that need other weights.
 void change_model(TrainedModel& trained, const std::vector<std::string>& changes);
 
 }  // namespace hinge::vision
