@@ -77,7 +77,11 @@ struct TranslateSubject {
     config.ffn.activation = ffn, config.ffn.width = ffn_width;
     model = std::make_unique<models::Seq2Seq>(config, 1);
     const std::vector<std::vector<int64_t>> lengths = translate_batches(name);
-    step = std::make_unique<TrainingStep>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9}, text::even_parts(lengths), threads);
+    std::vector<std::vector<int64_t>> both = lengths;  // source and target are equally long
+    for (std::vector<int64_t>& batch : both)
+      for (int64_t& length : batch) length *= 2;
+    const int64_t even = text::even_parts(both, train::tolerated_unevenness(model->parameters().count()));
+    step = std::make_unique<TrainingStep>(model->parameters(), train::AdamOptions{0.9, 0.98, 1e-9}, even, threads);
     const size_t parts = training() ? static_cast<size_t>(step->workers().count()) : 1;
     for (const std::vector<int64_t>& all : lengths) {
       batches.emplace_back();

@@ -70,7 +70,10 @@ size_t part_of(int64_t begin, int64_t end, int64_t tokens, int64_t parts) {
 
 }  // namespace
 
-int64_t even_parts(const std::vector<std::vector<int64_t>>& lengths) {
+int64_t even_parts(const std::vector<std::vector<int64_t>>& lengths, double most) {
+  // Adding the gradients of two parts takes as long as computing those of some tokens. Both grow with the number of parameters, so that
+  // the model does not matter. Measured on two cores with 37 M parameters and 1,800 tokens per batch: 2% of a step.
+  constexpr int64_t kAddingTokens = 25;
   for (int64_t parts = 1;; parts *= 2) {
     int64_t all = 0, longest = 0;
     for (const std::vector<int64_t>& batch : lengths) {
@@ -81,9 +84,9 @@ int64_t even_parts(const std::vector<std::vector<int64_t>>& lengths) {
         sums[part_of(begin, begin + length, tokens, 2 * parts)] += length;
         begin += length;
       }
-      all += tokens, longest += 2 * parts * *std::max_element(sums.begin(), sums.end());
+      all += tokens, longest += 2 * parts * (*std::max_element(sums.begin(), sums.end()) + kAddingTokens);
     }
-    if (9 * longest > 10 * all || all == 0) return parts;
+    if (static_cast<double>(longest) > most * static_cast<double>(all) || all == 0) return parts;
   }
 }
 

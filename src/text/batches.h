@@ -30,9 +30,9 @@ struct TextBatch {
 std::vector<TextBatch> cut(const TextBatch& batch, int64_t parts);
 
 // The largest power of two of parts into which such batches can be cut so that those who work on the parts side by side seldom wait: in
-// the sum over the batches, the longest part has at most a ninth more tokens than an even share. `lengths`: those of each batch's items,
-// source and target together.
-int64_t even_parts(const std::vector<std::vector<int64_t>>& lengths);
+// the sum over the batches, the longest part takes at most `most` times as long as an even share. Adding up the gradients of the parts
+// counts, too. `lengths`: those of each batch's items, source and target together.
+int64_t even_parts(const std::vector<std::vector<int64_t>>& lengths, double most);
 
 // An epoch shows every item once. Its items are shuffled and sorted by length, where lengths within 9% of each other count as equal; then
 // consecutive ones fill batches, and the batches are shuffled.

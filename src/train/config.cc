@@ -42,6 +42,8 @@ void check(const OptimConfig& optim, const RunConfig& run) {
 
 Machine Machine::present() { return {support::default_threads(), support::machine_memory_bytes()}; }
 
+double tolerated_unevenness(int64_t parameters) { return parameters < 10'000'000 ? 1.1 : 1.02; }
+
 WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters, const Machine& machine) {
   const int64_t cores = machine.cores;
   int64_t workers = run.workers;

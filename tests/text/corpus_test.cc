@@ -290,14 +290,17 @@ TEST(Batches, WithoutShuffling) {
 }
 
 TEST(Batches, AreCutInAsManyPartsAsAreEven) {
-  const auto alike = [](size_t count) { return std::vector<int64_t>(count, 10); };
-  EXPECT_EQ(even_parts({alike(1)}), 1);
-  EXPECT_EQ(even_parts({alike(2)}), 2);
-  EXPECT_EQ(even_parts({alike(3)}), 1) << "one part would have twice the other";
-  EXPECT_EQ(even_parts({alike(9)}), 2) << "4 and 5, but not 2, 2, 2 and 3";
-  EXPECT_EQ(even_parts({alike(64)}), 64);
-  EXPECT_EQ(even_parts({alike(64), alike(64), alike(7)}), 16) << "a small batch among large ones costs little";
-  EXPECT_EQ(even_parts({{1, 1, 1, 1, 96}}), 1);
+  const auto alike = [](size_t count) { return std::vector<int64_t>(count, 10'000); };
+  const double most = 1.12;
+  EXPECT_EQ(even_parts({alike(1)}, most), 1);
+  EXPECT_EQ(even_parts({alike(2)}, most), 2);
+  EXPECT_EQ(even_parts({alike(3)}, most), 1) << "one part would have twice the other";
+  EXPECT_EQ(even_parts({alike(9)}, most), 2) << "4 and 5, but not 2, 2, 2 and 3";
+  EXPECT_EQ(even_parts({alike(9)}, 1.1), 1);
+  EXPECT_EQ(even_parts({alike(64)}, most), 64);
+  EXPECT_EQ(even_parts({alike(64), alike(64), alike(7)}, most), 16) << "a small batch among large ones costs little";
+  EXPECT_EQ(even_parts({{1, 1, 1, 1, 96}}, most), 1);
+  EXPECT_EQ(even_parts({std::vector<int64_t>(64, 10)}, most), 2) << "adding up the gradients of four small parts would cost more";
 
   const auto corpus = std::make_shared<const Corpus>(text(), vocabulary(), CorpusOptions{});
   Batches batches(corpus, {.tokens = 300, .seed = 7});

@@ -121,8 +121,9 @@ class TranslationTraining : public train::Trainable {
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
     if (!model_.has_regulariser()) config_.optim.regulariser_weight = 0;
     constexpr int64_t kSampledBatches = 256;
-    plan_ =
-        train::plan_workers(config_.train, text::even_parts(batches_.sample_lengths(kSampledBatches)), model_.parameters().count());
+    const int64_t parameters = model_.parameters().count();
+    const int64_t parts = text::even_parts(batches_.sample_lengths(kSampledBatches), train::tolerated_unevenness(parameters));
+    plan_ = train::plan_workers(config_.train, parts, parameters);
     config_.train.shards = train::shards_of(config_.train, plan_);
     train::use_threads(plan_.workers * plan_.threads);
   }
