@@ -29,6 +29,7 @@ from torch.nn.attention.flex_attention import flex_attention
 import gemm_peers
 import translate_peers
 import vit_peers
+from busy import busy_processes
 from report import line_chart, markdown_table, require_writable, simd_name, write_atomically, write_markdown
 
 D = 64
@@ -344,8 +345,10 @@ def models(options: argparse.Namespace, compare, unit: str) -> None:
     for path in (options.json, options.markdown):
         if path:
             require_writable(path)
-    table, rows = compare(options)
-    about = f"{cpu_model()}, {simd()}, {options.threads} threads, PyTorch {torch.__version__}, float32; {unit}, medians of {options.rounds} rounds"
+    with busy_processes(options.busy):
+        table, rows = compare(options)
+    beside = f", next to {options.busy} busy process{'es' if options.busy > 1 else ''}" if options.busy else ""
+    about = f"{cpu_model()}, {simd()}, {options.threads} threads, PyTorch {torch.__version__}, float32; {unit}, medians of {options.rounds} rounds{beside}"
     text = f"`python bench/peers.py {' '.join(sys.argv[1:])}`\n\n{about}.\n\n{table}"
     print(text)
     if options.json:
@@ -392,6 +395,7 @@ def main() -> None:
         if name == "gemm":
             command.add_argument("--workers", type=int, default=1, help="cut the batch for as many workers, and measure the part of one (default: 1)")
         command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
+        command.add_argument("--busy", type=int, default=0, metavar="N", help="measure next to N processes that keep a core busy (default: 0)")
         command.add_argument("--json", metavar="FILE", help="write the numbers")
         command.add_argument("--markdown", metavar="FILE", help=f"write the table; an existing FILE must have the marks <!-- begin: peers {name} SIMD --> and end, SIMD being AVX2 or AVX-512")
     command = commands.add_parser("gemm-worker")  # the peer of `gemm`

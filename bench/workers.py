@@ -5,7 +5,6 @@ core, with their share of the batch each, added up; alone, and next to one busy 
 """
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -15,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from busy import busy_processes
 from report import markdown_table
 
-STEPS_AT_A_TIME = {"vit": 1200, "translation": 240}  # ten seconds or so on two cores
 
 
 def train(hinge: str, config: str, steps: int, changes: list[str], out: Path) -> subprocess.Popen:
@@ -44,22 +43,11 @@ def rate(processes: list[tuple[subprocess.Popen, Path]]) -> tuple[float, str]:
     return total, unit
 
 
-@contextlib.contextmanager
-def load(processes: int):
-    """Busy processes of ordinary priority."""
-    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("configs", nargs="+", help="configs of hinge train")
     parser.add_argument("--hinge", default="build/release/bin/hinge", help="the command (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=400, help="steps of a sample (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="samples of every case (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of every config")
     options = parser.parse_args()
@@ -69,7 +57,6 @@ def main() -> None:
     for config in options.configs:
         text = Path(config).read_text()
         batch = int(re.search(r"^batch = (\d+)", text, re.MULTILINE).group(1))
-        steps = STEPS_AT_A_TIME["translation" if 'task = "translation"' in text else "vit"]
         together = {
             "default": [],
             "one worker": ["train.workers=1", f"train.threads={cores}"],
@@ -79,10 +66,10 @@ def main() -> None:
             samples: dict[str, list[float]] = {}
             for _ in range(options.rounds):
                 for name in [*together, f"{cores} processes"]:
-                    with tempfile.TemporaryDirectory() as folder, load(busy):
+                    with tempfile.TemporaryDirectory() as folder, busy_processes(busy):
                         outs = [Path(folder) / str(k) for k in range(1 if name in together else cores)]
                         changes = options.set + together.get(name, alone)
-                        started = [(train(options.hinge, config, steps, changes, out), out) for out in outs]
+                        started = [(train(options.hinge, config, options.steps, changes, out), out) for out in outs]
                         value, unit = rate(started)
                     samples.setdefault(name, []).append(value)
             medians = {name: statistics.median(values) for name, values in samples.items()}
