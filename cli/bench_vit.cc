@@ -13,7 +13,7 @@ namespace {
 constexpr int kVitRounds = 5;
 
 struct BenchVitOptions {
-  std::string models = "S/16,S/8,28px/4,28px/2", attention = "relu-vit,softmax", pass = "train,infer";
+  std::string models = "S/16,S/8,28px/4,28px/2", attention = "relu-vit,softmax", gate = "none", pass = "train,infer";
   BenchOptions bench;
 };
 
@@ -21,6 +21,7 @@ int bench_vit(const BenchVitOptions& options) {
   bench::VitPlan plan;
   plan.models = parse_words("--models", options.models, bench::vit_model_names());
   plan.attentions = parse_words("--attention", options.attention, {"relu-vit", "softmax"});
+  plan.gates = parse_words("--gate", options.gate, {"none", "linear", "sigmoid"});
   plan.passes = parse_words("--pass", options.pass, {"train", "infer"});
   plan.threads = options.bench.thread_count();
   plan.rounds = options.bench.round_count(kVitRounds);
@@ -38,6 +39,7 @@ void add_bench_vit(Command parent) {
   };
   choose("--models", options->models, "Models, with the batch each is measured at");
   choose("--attention", options->attention, "Attentions");
+  choose("--gate", options->gate, "Gates of the attention's result");
   choose("--pass", options->pass, "Training step, inference");
   add_bench_options(command, options->bench, std::to_string(kVitRounds));
   command.footer(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/machine.h"
 #include "cli/arguments.h"
@@ -21,7 +22,8 @@ namespace hinge::cli {
 namespace {
 
 struct SweepCommand {
-  std::string sweep, out, points, jobs, threads = "1";
+  std::string sweep, out, results, points, jobs, threads = "1";
+  std::vector<std::string> changes;
   bool drop_stale = false, dry_run = false;
 };
 
@@ -112,7 +114,9 @@ int dry_run(const experiment::Sweep& sweep, const tasks::Task& task, const exper
 // ---- the sweep itself
 
 int run(const SweepCommand& given) {
-  const experiment::Sweep sweep = experiment::read_sweep(given.sweep);
+  experiment::Sweep sweep = experiment::read_sweep(given.sweep);
+  if (!given.results.empty()) sweep.results = given.results;
+  for (experiment::SweepPoint& point : sweep.points) point.changes.insert(point.changes.end(), given.changes.begin(), given.changes.end());
   experiment::SweepOptions options;
   options.folder = given.out.empty() ? experiment::default_folder(sweep) : given.out;
   options.threads = static_cast<int>(parse_whole("--threads", given.threads, 1, 1024));
@@ -149,6 +153,9 @@ void add_sweep(Command parent) {
   Command command = parent.subcommand("sweep", "Train a config with every combination of some values, and measure each run");
   command.option("sweep", options->sweep, "SWEEP", "A TOML file, such as configs/sweeps/figure2.toml").required();
   command.option("--out", options->out, "FOLDER", "Folder for the runs; several machines can share it (default: runs/sweeps/NAME)");
+  command.option("--results", options->results, "FILE", "File of the results (default: what the sweep says, or FOLDER/NAME.jsonl)");
+  command.option("--set", options->changes, "KEY=VALUE", "Change a key of every point's config, e.g. --set data.path=FOLDER")
+      .one_at_a_time();
   command.option("--points", options->points, "PART/PARTS", "Run only a part of the points: 3/8 is the third of eight parts");
   command.option("--jobs", options->jobs, "N",
                  "Points to run side by side (default: one per core, or as many as --threads leaves room for)");

@@ -42,13 +42,14 @@ struct VitCase {
   models::VitConfig config;
 };
 
-VitCase vit_case(const std::string& model, const std::string& attention) {
+VitCase vit_case(const std::string& model, const std::string& attention, const std::string& gate) {
   for (const Sizes& sizes : kModels) {
     if (model != sizes.name) continue;
     VitCase c{model, sizes.batch, {}};
     c.config.image_size = sizes.image, c.config.channels = sizes.channels, c.config.patch = sizes.patch, c.config.width = sizes.width;
     c.config.depth = sizes.depth, c.config.ffn.width = 4 * sizes.width, c.config.heads = sizes.heads, c.config.classes = sizes.classes;
     c.config.attention.preset = attention;
+    c.config.attention.gate = gate;
     c.config.attention.qk_norm = false;
     return c;
   }
@@ -70,10 +71,16 @@ Tensor plain_logits(const models::Vit& model, const Tensor& images) {
   const bool softmax = nn::attention_options(config.attention, "model.attention").attention.h == kernels::Activation::softmax;
   for (int64_t i = 0; i < *config.depth; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
-    const Tensor qkv = dense(norm(x, block + "norm1"), block + "attn.qkv").view({n, L, 3, H, D}).permute({2, 0, 3, 1, 4});
+    const Tensor normed = norm(x, block + "norm1");
+    const Tensor qkv = dense(normed, block + "attn.qkv").view({n, L, 3, H, D}).permute({2, 0, 3, 1, 4});
     const Tensor scores = at::matmul(qkv[0], qkv[1].transpose(-2, -1)) / std::sqrt(static_cast<double>(D));
     const Tensor weights = softmax ? at::softmax(scores, -1) : at::relu(scores) / static_cast<double>(L);
-    x = x + dense(at::matmul(weights, qkv[2]).transpose(1, 2).reshape({n, L, *config.width}), block + "attn.proj");
+    Tensor attended = at::matmul(weights, qkv[2]).transpose(1, 2).reshape({n, L, *config.width});
+    if (config.attention.has_gate()) {
+      const Tensor gate = dense(normed, block + "attn.gate");
+      attended = attended * (config.attention.gate == "sigmoid" ? at::sigmoid(gate) : gate);
+    }
+    x = x + dense(attended, block + "attn.proj");
     x = x + dense(at::gelu(dense(norm(x, block + "norm2"), block + "mlp.fc1")), block + "mlp.fc2");
   }
   return dense(norm(x, "norm").mean(1), "head");
@@ -153,12 +160,15 @@ VitReport run(const VitPlan& plan, const ShowProgress& progress) {
   at::set_num_threads(plan.threads);
   Rounds rounds(plan.threads, progress);
   VitReport report;
+  std::vector<std::pair<std::string, std::string>> kinds;
+  for (const std::string& attention : plan.attentions)
+    for (const std::string& gate : plan.gates) kinds.emplace_back(attention, gate);
   for (const std::string& name : plan.models)
-    for (const std::string& attention : plan.attentions) {
-      const std::string what = name + " " + attention;
+    for (const auto& [attention, gate] : kinds) {
+      const std::string what = name + " " + attention + (gate == "none" ? "" : ", " + gate + " gate");
       progress("checking " + what);
       const bool trains = std::count(plan.passes.begin(), plan.passes.end(), "train") > 0;
-      const VitSubject subject(vit_case(name, attention), trains, plan.threads);
+      const VitSubject subject(vit_case(name, attention, gate), trains, plan.threads);
       // Rounding grows with the number of layers; a wrong formula is off by far more.
       const double error = subject.error();
       if (!(error < 1e-3)) throw std::runtime_error(fmt::format("{}: logits are off by {:.2g}; nothing was measured", what, error));
@@ -174,7 +184,7 @@ VitReport run(const VitPlan& plan, const ShowProgress& progress) {
       report.memory_bytes = std::max(report.memory_bytes, memory_bytes);
       for (size_t p = 0; p < plan.passes.size(); ++p) {
         VitRow row;
-        row.model = name, row.attention = attention, row.pass = plan.passes[p], row.batch = subject.what.batch;
+        row.model = name, row.attention = attention, row.gate = gate, row.pass = plan.passes[p], row.batch = subject.what.batch;
         row.timing = timings[p];
         row.gflops = row.timing.gflops(subject.flops(row.pass));
         row.images_per_second = row.timing.per_second(static_cast<double>(row.batch));
@@ -190,11 +200,8 @@ VitReport run(const VitPlan& plan, const ShowProgress& progress) {
 nlohmann::ordered_json to_json(const VitReport& report) {
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const VitRow& row : report.rows) {
-    nlohmann::ordered_json json = {{"model", row.model},
-                                   {"attention", row.attention},
-                                   {"pass", row.pass},
-                                   {"batch", row.batch},
-                                   {"threads", report.yardsticks.threads}};
+    nlohmann::ordered_json json = {{"model", row.model}, {"attention", row.attention}, {"gate", row.gate},
+                                   {"pass", row.pass},   {"batch", row.batch},         {"threads", report.yardsticks.threads}};
     add_timing(json, row.timing);
     json["gflops"] = row.gflops;
     json["percent_of_peak"] = row.percent_of_peak;
@@ -212,12 +219,12 @@ std::string table(const VitReport& report) {
   std::string text = report.yardsticks.heading();
   text += fmt::format("Checked against plain float64: logits differ by at most {:.1g}. Memory is that of a model's passes together.\n\n",
                       report.largest_error);
-  text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "model", "attention", "pass", "batch",
-                      "median ms", "quartiles ms", "images/s", "GFLOP/s", "% of peak", "memory MB");
+  text += fmt::format("  {:8}  {:10}  {:7}  {:5}  {:>5}  {:>10}  {:>19}  {:>9}  {:>8}  {:>9}  {:>9}\n", "model", "attention", "gate",
+                      "pass", "batch", "median ms", "quartiles ms", "images/s", "GFLOP/s", "% of peak", "memory MB");
   for (const VitRow& row : report.rows)
-    text += fmt::format("  {:8}  {:10}  {:5}  {:>5}  {:>10.1f}  {:>19}  {:>9.1f}  {:>8.1f}  {:>9.1f}  {:>9}\n", row.model, row.attention,
-                        row.pass, row.batch, row.timing.median_ms, row.timing.quartiles(1), row.images_per_second, row.gflops,
-                        row.percent_of_peak, row.memory_bytes >> 20);
+    text += fmt::format("  {:8}  {:10}  {:7}  {:5}  {:>5}  {:>10.1f}  {:>19}  {:>9.1f}  {:>8.1f}  {:>9.1f}  {:>9}\n", row.model,
+                        row.attention, row.gate, row.pass, row.batch, row.timing.median_ms, row.timing.quartiles(1), row.images_per_second,
+                        row.gflops, row.percent_of_peak, row.memory_bytes >> 20);
   return text;
 }
 

@@ -16,14 +16,15 @@ namespace hinge::bench {
 std::vector<std::string> vit_model_names();
 
 struct VitPlan {
-  std::vector<std::string> models, attentions, passes;  // attentions: names of presets; passes: train, infer
+  std::vector<std::string> models, attentions, gates,
+      passes;  // attentions: names of presets; gates: none, linear, sigmoid; passes: train, infer
   int threads = 1;
   int warm_up = 2;  // rounds before those that count; the peers of bench/peers.py have as many
   int rounds = 5;
 };
 
 struct VitRow {
-  std::string model, attention, pass;
+  std::string model, attention, gate, pass;
   int64_t batch = 0;
   Timing timing;
   double gflops = 0, percent_of_peak = 0, images_per_second = 0;

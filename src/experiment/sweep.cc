@@ -201,6 +201,23 @@ Axis read_axis(const std::string& name, const toml::table& table, const std::str
   return axis;
 }
 
+// An axis of measures sets nothing: its values are for names.
+Axis read_measured(const std::string& name, const toml::table& table, const std::string& file) {
+  Keys keys(table, file, "measured." + name);
+  Axis axis{name, keys.text("label", name), {}};
+  keys.require("values");
+  const toml::node* values = keys.find("values");
+  keys.end();
+  const toml::array* array = values->as_array();
+  if (array == nullptr || array->empty()) keys.fail(*values, fmt::format("'{}' must be a list of at least one value", keys.full("values")));
+  for (const toml::node& item : *array) {
+    const AxisValue value = require_scalar(keys, item, "values");
+    if (find_choice(axis, value) != nullptr) keys.fail(item, fmt::format("axis '{}' has the value {} twice", name, value_text(value)));
+    axis.choices.push_back({value, {}});
+  }
+  return axis;
+}
+
 class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file), root_(support::parse_toml(support::read_file(file), file)) {}
@@ -214,6 +231,7 @@ class Reader {
     sweep_.text = keys.text("text");
     sweep_.base = beside(keys.required_text("base"));
     if (const std::string results = keys.text("results"); !results.empty()) sweep_.results = beside(results);
+    for (const std::string& file : keys.texts("reuse")) sweep_.reuse.push_back(beside(file));
     sweep_.record = keys.texts("record");
     if (const toml::table* assume = keys.table("assume"))
       for (const auto& [name, node] : support::entries_of(*assume)) {
@@ -227,6 +245,12 @@ class Reader {
         if (!node->is_table()) keys.fail(*node, fmt::format("'axes.{0}' must be a table: [axes.{0}]", name));
         if (reserved(name)) keys.fail(*node, fmt::format("an axis cannot be called '{}'", name));
         sweep_.axes.push_back(read_axis(name, *node->as_table(), file_));
+      }
+    if (const toml::table* measured = keys.table("measured"))
+      for (const auto& [name, node] : support::entries_of(*measured)) {
+        if (!node->is_table()) keys.fail(*node, fmt::format("'measured.{0}' must be a table: [measured.{0}]", name));
+        if (reserved(name) || sweep_.axis(name) != nullptr) keys.fail(*node, fmt::format("a measured axis cannot be called '{}'", name));
+        sweep_.measured.push_back(read_measured(name, *node->as_table(), file_));
       }
     for (const toml::table* table : keys.tables("grid")) add_grid(*table);
     for (const toml::table* table : keys.tables("point")) add_single(*table);
@@ -248,7 +272,8 @@ class Reader {
   const Axis& require_axis(const Keys& keys, const toml::node& node, const std::string& name) const {
     if (const Axis* axis = sweep_.axis(name)) return *axis;
     std::vector<std::string> names;
-    for (const Axis& axis : sweep_.axes) names.push_back(axis.name);
+    for (const std::vector<Axis>* list : {&sweep_.axes, &sweep_.measured})
+      for (const Axis& axis : *list) names.push_back(axis.name);
     const std::optional<std::string> near = support::nearest(name, names);
     keys.fail(node, fmt::format("there is no axis '{}'{}", name,
                                 near            ? fmt::format("; did you mean '{}'?", *near)
@@ -273,6 +298,8 @@ class Reader {
     std::vector<std::vector<const AxisChoice*>> choices;
     for (const std::string& name : names) {
       axes.push_back(&require_axis(keys, list, name));
+      if (sweep_.is_measured(name))
+        keys.fail(list, fmt::format("'grid.axes' names '{}', along which runs are measured, not trained", name));
       if (std::count(names.begin(), names.end(), name) > 1) keys.fail(list, fmt::format("'grid.axes' names '{}' twice", name));
       choices.emplace_back();
       if (const toml::node* narrowed = keys.find(name)) {
@@ -418,8 +445,14 @@ class Reader {
 }  // namespace
 
 const Axis* Sweep::axis(const std::string& axis_name) const {
-  const auto found = std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.name == axis_name; });
-  return found == axes.end() ? nullptr : &*found;
+  for (const std::vector<Axis>* list : {&axes, &measured})
+    for (const Axis& one : *list)
+      if (one.name == axis_name) return &one;
+  return nullptr;
+}
+
+bool Sweep::is_measured(const std::string& axis_name) const {
+  return std::any_of(measured.begin(), measured.end(), [&](const Axis& one) { return one.name == axis_name; });
 }
 
 Sweep read_sweep(const std::string& file) { return Reader(file).read(); }

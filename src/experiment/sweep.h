@@ -61,16 +61,19 @@ struct Sweep {
   std::string title, text;               // text may be empty
   std::string base;                      // path of the base config
   std::string results;                   // path of the results; empty: NAME.jsonl in the folder of the sweep's runs
+  std::vector<std::string> reuse;        // paths of other sweeps' results: points with the same config are not run again
   std::vector<std::string> record;       // metrics kept by step, beside all of eval/*
   std::map<std::string, double> assume;  // of data that are not on this machine, for estimates: {"images", 1281167}
   std::vector<Axis> axes;
+  std::vector<Axis> measured;  // axes along which each run is measured several times; its points are not run for them
   std::vector<SweepPoint> points;
   std::vector<std::pair<std::string, std::string>> measures;  // name and command of hinge: {"test", "eval --split test"}
-  std::vector<std::pair<std::string, std::string>> derived;   // name and formula
+  std::vector<std::pair<std::string, std::string>> derived;   // name and formula, where {tokens} is the value of a measured axis
   std::vector<FigureConfig> figures;
   std::vector<TableConfig> tables;
 
-  const Axis* axis(const std::string& axis_name) const;  // null if there is none
+  const Axis* axis(const std::string& axis_name) const;  // among both; null if there is none
+  bool is_measured(const std::string& axis_name) const;
 };
 
 // Throws support::ConfigError with the file, the line, what is wrong and what is allowed.

@@ -55,9 +55,10 @@ std::string part_before(const std::string& name, char separator) { return name.s
 // The names that points can have before any of them is done.
 std::set<std::string> names_beforehand(const Sweep& sweep) {
   std::set<std::string> names;
-  for (const Axis& axis : sweep.axes)
-    if (std::any_of(axis.choices.begin(), axis.choices.end(), [](const AxisChoice& choice) { return is_number(choice.value); }))
-      names.insert(formula_name(axis.name));
+  for (const std::vector<Axis>* list : {&sweep.axes, &sweep.measured})
+    for (const Axis& axis : *list)
+      if (std::any_of(axis.choices.begin(), axis.choices.end(), [](const AxisChoice& choice) { return is_number(choice.value); }))
+        names.insert(formula_name(axis.name));
   for (const Common& common : kCommon) names.insert(common.name);
   return names;
 }
@@ -83,18 +84,62 @@ std::string unknown(const char* kind, const std::string& name, const std::vector
   throw support::ConfigError(fmt::format("{}: {}: {}", sweep.file, where, what));
 }
 
+void replace_all(std::string& text, const std::string& what, const std::string& with) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size())) text.replace(at, what.size(), with);
+}
+
+// "{rule}{tokens}.accuracy" of the point with rule = keys and tokens = 36: keys36.accuracy
+std::string filled_in(const Sweep& sweep, std::string formula, const Point& point) {
+  for (const Axis& axis : sweep.measured) {
+    std::string value = value_text(value_of(point, axis.name));
+    for (char& c : value)
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';  // as in the names of measures
+    replace_all(formula, "{" + axis.name + "}", value);
+  }
+  return formula;
+}
+
 void derive(SweepData& data, const std::string& name, const std::string& text) {
   const std::string where = fmt::format("derived.{}", name);
   if (std::find(data.quantities.begin(), data.quantities.end(), formula_name(name)) != data.quantities.end())
     fail(data.sweep, where, "there already is a quantity of this name; choose another");
+  std::string unnamed = text;
+  for (const Axis& axis : data.sweep.measured) replace_all(unnamed, "{" + axis.name + "}", "");
+  if (const size_t at = unnamed.find('{'); at != std::string::npos)
+    fail(data.sweep, where, fmt::format("'{}' is no measured axis", unnamed.substr(at, unnamed.find('}', at) + 1 - at)));
   try {
-    const Formula formula(text);
-    for (const std::string& read : formula.names()) require_quantity(data, read, where);
-    for (DataPoint& point : data.points) add(point, name, formula.value(point.quantities));
+    std::map<std::string, Formula> formulas;
+    const auto formula_of = [&](const std::string& filled) -> const Formula& {
+      if (const auto found = formulas.find(filled); found != formulas.end()) return found->second;
+      const Formula& formula = formulas.emplace(filled, Formula(filled)).first->second;
+      for (const std::string& read : formula.names()) require_quantity(data, read, where);
+      return formula;
+    };
+    if (text.find('{') == std::string::npos)
+      for (DataPoint& point : data.points) add(point, name, formula_of(text).value(point.quantities));
+    for (DataPoint& point : data.unfolded) add(point, name, formula_of(filled_in(data.sweep, text, point.point)).value(point.quantities));
   } catch (const std::invalid_argument& error) {
     fail(data.sweep, where, error.what());
   }
   data.quantities.push_back(formula_name(name));
+}
+
+// Each point with every combination of the values of the measured axes; none if there are no such axes.
+std::vector<DataPoint> unfold(const SweepData& data) {
+  std::vector<DataPoint> unfolded;
+  if (data.sweep.measured.empty()) return unfolded;
+  unfolded = data.points;
+  for (const Axis& axis : data.sweep.measured) {
+    std::vector<DataPoint> longer;
+    for (const DataPoint& point : unfolded)
+      for (const AxisChoice& choice : axis.choices) {
+        longer.push_back(point);
+        longer.back().point.emplace_back(axis.name, choice.value);
+        if (is_number(choice.value)) add(longer.back(), axis.name, choice.value.get<double>());
+      }
+    unfolded = std::move(longer);
+  }
+  return unfolded;
 }
 
 }  // namespace
@@ -105,7 +150,7 @@ double DataPoint::quantity(const std::string& name) const {
 }
 
 SweepData gather(Sweep sweep, std::vector<PointResult> results) {
-  SweepData data{std::move(sweep), {}, {}};
+  SweepData data{std::move(sweep), {}, {}, {}};
   for (const SweepPoint& planned : data.sweep.points) {
     const auto found =
         std::find_if(results.begin(), results.end(), [&](const PointResult& result) { return same_point(result.point, planned.point); });
@@ -122,6 +167,7 @@ SweepData gather(Sweep sweep, std::vector<PointResult> results) {
   for (const DataPoint& point : data.points)
     for (const auto& quantity : point.quantities) names.insert(formula_name(quantity.first));
   data.quantities.assign(names.begin(), names.end());
+  data.unfolded = unfold(data);
   for (const auto& [name, formula] : data.sweep.derived) derive(data, name, formula);
   return data;
 }
@@ -133,17 +179,21 @@ void require_quantity(const SweepData& data, const std::string& name, const std:
 }
 
 const Axis& require_axis(const SweepData& data, const std::string& name, const std::string& where) {
+  if (const Axis* axis = data.sweep.axis(name)) return *axis;
   std::vector<std::string> names;
-  for (const Axis& axis : data.sweep.axes) {
-    if (axis.name == name) return axis;
-    names.push_back(axis.name);
-  }
+  for (const std::vector<Axis>* list : {&data.sweep.axes, &data.sweep.measured})
+    for (const Axis& axis : *list) names.push_back(axis.name);
   fail(data.sweep, where, unknown("axis", name, names));
 }
 
-std::vector<const DataPoint*> select(const SweepData& data, const PointFilter& where, bool lacking) {
+const std::vector<DataPoint>& points_for(const SweepData& data, const std::vector<std::string>& axes) {
+  const bool measured = std::any_of(axes.begin(), axes.end(), [&](const std::string& axis) { return data.sweep.is_measured(axis); });
+  return measured ? data.unfolded : data.points;
+}
+
+std::vector<const DataPoint*> select(const std::vector<DataPoint>& points, const PointFilter& where, bool lacking) {
   std::vector<const DataPoint*> selected;
-  for (const DataPoint& point : data.points) {
+  for (const DataPoint& point : points) {
     const bool passes = std::all_of(where.begin(), where.end(), [&](const auto& condition) {
       const AxisValue& value = value_of(point.point, condition.first);
       if (value.is_null()) return lacking;

@@ -27,6 +27,7 @@ struct DataPoint {
 struct SweepData {
   Sweep sweep;
   std::vector<DataPoint> points;             // all of the sweep, in its order
+  std::vector<DataPoint> unfolded;           // each of them with every combination of the values of the measured axes
   std::vector<PointResult> strangers;        // results of points that the sweep does not have
   std::vector<std::string> quantities = {};  // that some point has, under the names that formulas use
 };
@@ -40,8 +41,11 @@ void require_quantity(const SweepData& data, const std::string& name, const std:
 // Throws, with the names there are, if the sweep has no such axis.
 const Axis& require_axis(const SweepData& data, const std::string& name, const std::string& where);
 
-// The points that pass. `lacking`: what to say of a point that has no such axis.
-std::vector<const DataPoint*> select(const SweepData& data, const PointFilter& where, bool lacking = false);
+// The points for something that names these axes: the unfolded ones if one of them is measured.
+const std::vector<DataPoint>& points_for(const SweepData& data, const std::vector<std::string>& axes);
+
+// Those that pass. `lacking`: what to say of a point that has no such axis.
+std::vector<const DataPoint*> select(const std::vector<DataPoint>& points, const PointFilter& where, bool lacking = false);
 
 // The places in the axis' list of the values that the points have, in that order. Points without such an axis count for nothing.
 std::vector<size_t> places_of(const Axis& axis, const std::vector<const DataPoint*>& points);

@@ -22,7 +22,7 @@ using Points = std::vector<const DataPoint*>;
 class Drawing {
  public:
   Drawing(const SweepData& data, const FigureConfig& figure)
-      : data_(data), figure_(figure), where_(fmt::format("figure '{}'", figure.name)) {
+      : data_(data), figure_(figure), where_(fmt::format("figure '{}'", figure.name)), points_(points_for(data, named_axes(figure))) {
     x_axis_ = data.sweep.axis(figure.x);
     if (x_axis_ == nullptr && figure.x != kStep) require_quantity(data, figure.x, where_);
     if (figure.x == kStep)
@@ -102,7 +102,7 @@ class Drawing {
 
   // The points with a place on every axis of the figure, the references aside.
   Points drawn_points() const {
-    Points points = select(data_, figure_.where);
+    Points points = select(points_, figure_.where);
     std::erase_if(points, [&](const DataPoint* point) {
       if (is_reference(*point)) return true;
       for (const Axis* axis : {x_axis_, lines_, panels_})
@@ -120,7 +120,7 @@ class Drawing {
       for (const auto& coordinate : point->point) axes.insert(coordinate.first);
     PointFilter where = figure_.where;
     std::erase_if(where, [&](const auto& condition) { return !value_of(figure_.reference, condition.first).is_null(); });
-    Points points = select(data_, where, true);
+    Points points = select(points_, where, true);
     std::erase_if(points, [&](const DataPoint* point) {
       const std::optional<size_t> place = panel ? place_of(*panels_, point->point) : std::nullopt;
       return !is_reference(*point) || (place && place != panel) ||
@@ -307,7 +307,7 @@ class Drawing {
   // What lines and bands are, and what is missing.
   std::string subtitle(const Points& points) const {
     std::vector<std::string> spread;
-    for (const Axis& axis : data_.sweep.axes) {
+    for (const Axis& axis : data_.sweep.axes) {  // values of a measured axis are no repetitions
       const bool left_over =
           x_axis_ != nullptr || figure_.x == kStep ? &axis != x_axis_ && &axis != lines_ && &axis != panels_ : is_seed(axis);
       if (left_over && places_of(axis, points).size() > 1) spread.push_back(axis.label);
@@ -324,9 +324,17 @@ class Drawing {
     return text;
   }
 
+  static std::vector<std::string> named_axes(const FigureConfig& figure) {
+    std::vector<std::string> names = {figure.x, figure.lines, figure.panels};
+    for (const auto& condition : figure.where) names.push_back(condition.first);
+    for (const auto& condition : figure.reference) names.push_back(condition.first);
+    return names;
+  }
+
   const SweepData& data_;
   const FigureConfig& figure_;
   const std::string where_;
+  const std::vector<DataPoint>& points_;
   const Axis *x_axis_ = nullptr, *lines_ = nullptr, *panels_ = nullptr;
   std::vector<size_t> x_places_;  // of the x axis' values that are drawn, in its list
   size_t fewest_runs_ = std::numeric_limits<size_t>::max(), most_runs_ = 0, missing_ = 0;

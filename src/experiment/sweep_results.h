@@ -25,7 +25,7 @@ struct PointResult {
   int64_t parameters = 0;
   double flops = 0;                                                            // of training: a step counts three times its forward pass
   double seconds = 0;                                                          // of training, without evaluations
-  double core_hours = 0;                                                       // seconds times threads
+  double core_hours = 0;                                                       // processor time of these seconds, of all threads
   std::map<std::string, std::vector<std::pair<int64_t, double>>> scores = {};  // step and value of "eval/accuracy"
   std::map<std::string, double> measures = {};                                 // "test.accuracy"
   std::string version = {}, machine = {};                                      // that it was trained with and on

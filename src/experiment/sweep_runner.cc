@@ -145,6 +145,7 @@ class Runner {
       all_.push_back({&sweep.points[i], i, hash, run_name(sweep.points[i].point, hash)});
     }
     take_results();
+    take_reused();
     std::vector<Work> own;
     for (Work& work : all_)
       if (static_cast<int64_t>(work.place) % options.parts == options.part - 1) own.push_back(std::move(work));
@@ -159,6 +160,7 @@ class Runner {
   }
 
   SweepOutcome run() {
+    for (const PointResult& result : reused_) keep(result);
     if (count(Work::State::waiting) > 0) {
       support::make_folders(logs());
       claims_.emplace(options_.folder + "/claims");
@@ -214,6 +216,29 @@ class Runner {
       }
   }
 
+  // Results of other sweeps' points that have the same config, and all that this sweep keeps of one. They are recorded when it is run.
+  void take_reused() {
+    for (const std::string& file : sweep_.reuse)
+      for (const PointResult& result : read_all_results(file)) {
+        if (!result.is_finished() || !has_all(result)) continue;
+        for (Work& work : all_)
+          if (work.state == Work::State::waiting && work.hash == result.config) {
+            work.state = state_of(result), note_time(result);
+            reused_.push_back(result);
+            reused_.back().point = work.point->point;
+          }
+      }
+  }
+  bool has_all(const PointResult& result) const {
+    const auto measured = [&](const auto& measure) {
+      const auto found = result.measures.lower_bound(measure.first + ".");
+      return found != result.measures.end() && found->first.starts_with(measure.first + ".");
+    };
+    return result.state == kDiverged ||
+           (std::all_of(sweep_.measures.begin(), sweep_.measures.end(), measured) &&
+            std::all_of(sweep_.record.begin(), sweep_.record.end(), [&](const std::string& name) { return result.scores.contains(name); }));
+  }
+
   // What another process has made of the point meanwhile; true if it need not be run.
   bool finished_elsewhere(Work& work) const {
     for (const PointResult& result : read_results(results_)) {
@@ -228,6 +253,9 @@ class Runner {
   void record(PointResult result) {
     result.finished = support::utc_now();
     result.version = options_.version, result.machine = options_.machine;
+    keep(result);
+  }
+  void keep(const PointResult& result) {
     change_results(results_, [&](std::vector<PointResult>& results) {
       std::erase_if(results, [&](const PointResult& other) {
         return same_point(other.point, result.point) && (!other.is_finished() || other.config == result.config);
@@ -253,7 +281,7 @@ class Runner {
     result.steps = status.step;
     result.parameters = static_cast<int64_t>(value("parameters"));
     result.flops = rounded(value("flops")), result.seconds = rounded(value("train_seconds"));
-    result.core_hours = rounded(result.seconds * options_.threads / 3600);
+    result.core_hours = rounded(value("cpu_seconds") / 3600);
     if (fs::exists(train::metrics_path(job.run)))
       for (const support::MetricRecord& line : support::read_metrics(train::metrics_path(job.run)))
         for (const auto& [name, number] : line.values)
@@ -502,6 +530,7 @@ class Runner {
   const std::string results_;
   SweepDisplay display_;
   std::vector<Work> all_;
+  std::vector<PointResult> reused_;  // of other sweeps
   std::vector<Job> jobs_;
   std::optional<Claims> claims_;
   double looked_ = 0;

@@ -49,7 +49,10 @@ Table tabulate(const SweepData& data, const TableConfig& config) {
   std::map<std::vector<size_t>, std::map<size_t, Cell>> cells;
   std::map<size_t, bool> used_columns;
   double largest = 0;
-  for (const DataPoint* point : select(data, config.where)) {
+  std::vector<std::string> axes = config.rows;
+  axes.push_back(config.columns);
+  for (const auto& condition : config.where) axes.push_back(condition.first);
+  for (const DataPoint* point : select(points_for(data, axes), config.where)) {
     const auto place = [&](const Axis& axis) { return place_of(axis, point->point).value_or(axis.choices.size()); };
     std::vector<size_t> key;
     for (const Axis* axis : rows) key.push_back(place(*axis));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <set>
 
@@ -115,6 +116,7 @@ class Loop {
     items_ = state.value("items", 0.0);
     flops_ = state.value("flops", 0.0);
     seconds_before_ = state.value("train_seconds", 0.0);
+    cpu_before_ = state.value("cpu_seconds", 0.0);
     waited_before_ = state.value("waited_seconds", 0.0);
   }
 
@@ -127,9 +129,10 @@ class Loop {
 
     if (evaluation_due() || average_due()) go_on_with_the_last_step();
     while (step_ < settings_.steps() && !stop_) {
-      const double started = steady_seconds();
+      const double started = steady_seconds(), cpu_started = process_cpu_seconds();
       const bool whole = train_step();
       train_seconds_ += steady_seconds() - started;
+      cpu_seconds_ += process_cpu_seconds() - cpu_started;
       note_skipped();
       if (!whole) break;
       show(step_ == settings_.steps());
@@ -394,6 +397,7 @@ class Loop {
     content.state["items"] = items_;
     content.state["flops"] = flops_;
     content.state["train_seconds"] = seconds_before_ + train_seconds_;
+    content.state["cpu_seconds"] = cpu_before_ + cpu_seconds_;
     content.state["waited_seconds"] = waited_seconds();
     if (step_ < settings_.steps() || average_due()) content.needed = averaged_steps();
     metrics_->sync();
@@ -415,6 +419,7 @@ class Loop {
     status.values["parameters"] = static_cast<double>(trainable_.parameters().count());
     status.values["flops"] = flops_;
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
+    status.values["cpu_seconds"] = cpu_before_ + cpu_seconds_;
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
     folder_.write_status(status);
   }
@@ -433,6 +438,8 @@ class Loop {
   double flops_ = 0;                   // that took
   double train_seconds_ = 0;           // of those by this process
   double seconds_before_ = 0;          // of those before it
+  double cpu_seconds_ = 0;             // of all threads in these seconds, by this process
+  double cpu_before_ = 0;              // and before it
   double waited_before_ = 0;           // of these, without a batch
   std::optional<int> threads_before_;  // of each worker, in the process that saved the checkpoint
   bool step_is_whole_ = true;          // weights, counts and lines of metrics are all those after step_
@@ -502,6 +509,12 @@ uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {
 
 uint64_t shard_seed(uint64_t seed, int64_t step, int64_t shard) {
   return stream_seed(stream_seed(seed, Stream::first_step, step), Stream::first_step, shard);
+}
+
+double process_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -108,6 +108,7 @@ std::string absolute_path(const std::string& path);
 // The threads of what runs outside of the workers. 0: support::default_threads().
 void use_threads(int64_t threads);
 
-double steady_seconds();  // by a clock that never goes back
+double steady_seconds();       // by a clock that never goes back
+double process_cpu_seconds();  // of all threads of this process
 
 }  // namespace hinge::train

@@ -98,6 +98,26 @@ TEST_F(Configs, AreUnderstoodAndSayHowToRunThem) {
   EXPECT_GE(files, 19u);
 }
 
+// Every point of a sweep is a config that is understood, and what its figures and tables ask for is there or may come.
+TEST_F(Configs, OfSweepsAreUnderstoodAndSayHowToRunThem) {
+  size_t files = 0;
+  put("none.jsonl", "");
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(HINGE_CONFIGS) / "sweeps")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++files;
+    const std::string file = entry.path().string(), name = "configs/" + fs::relative(entry.path(), HINGE_CONFIGS).string();
+    EXPECT_NE(hinge_command::read_file(entry.path()).find("hinge sweep " + name), std::string::npos)
+        << file << ": its head does not have its command";
+    // A part without points: all configs are resolved, and nothing is measured or trained.
+    const Result points = hinge("sweep '" + file + "' --dry-run --points 1000000/1000000 --results " + path("none.jsonl"));
+    EXPECT_EQ(points.code, 0) << points.err;
+    EXPECT_NE(points.out.find(" 0 to run in part"), std::string::npos) << points.out;
+    const Result report = hinge("report '" + file + "' --results " + path("none.jsonl") + " --out " + path("page.html"));
+    EXPECT_EQ(report.code, 0) << report.err;
+  }
+  EXPECT_GE(files, 27u);
+}
+
 TEST_F(Configs, OfVisionGiveAModelAndItsImages) {
   for (const fs::path& file : vit_files()) {
     // Nothing to do is found out after the model, the optimiser and the preprocessing have been looked at, and before weights are made.

@@ -10,6 +10,7 @@
 namespace hinge::experiment {
 namespace {
 
+using support::error_of;
 using support::mentions;
 
 constexpr const char* kTable = R"(
@@ -59,6 +60,42 @@ TEST_F(SweepReportTest, TablesHaveMeanDeviationAndCount) {
   const Table hours = tabulate(all, all.sweep.tables[1]);
   EXPECT_EQ(hours.header, (std::vector<std::string>{"activation", "core-hours of training"}));
   EXPECT_EQ(hours.rows.at(0), (std::vector<std::string>{"softmax", "0.01050 ± 0.00058 (4)"}));
+}
+
+TEST_F(SweepReportTest, AMeasuredAxisUnfoldsEachRun) {
+  for (PointResult& one : results_) one.measures["at_4.accuracy"] = 0.5, one.measures["at_16.accuracy"] = 0.75;
+  write_results();
+  const std::string measures = R"([measured.tokens]
+label = "tokens at evaluation"
+values = [4, 16]
+[derived]
+seen = "at_{tokens}.accuracy"
+gain = "2 * alpha"
+)";
+  const SweepData all = data(measures + R"([[table]]
+name = "t"
+rows = ["h"]
+columns = "tokens"
+value = "seen"
+percent = true
+where = { h = ["relu", "softmax"] }
+[[figure]]
+name = "f"
+x = "tokens"
+y = "seen"
+lines = "h"
+panels = "L"
+)");
+  EXPECT_EQ(all.unfolded.size(), 2 * all.points.size());
+  EXPECT_EQ(state_text(all).substr(0, 9), "28 points");
+  const Table table = tabulate(all, all.sweep.tables[0]);
+  EXPECT_EQ(table.header, (std::vector<std::string>{"activation", "tokens at evaluation = 4", "tokens at evaluation = 16"}));
+  EXPECT_EQ(table.rows.at(0), (std::vector<std::string>{"softmax", "50.00 ± 0.00 (4)", "75.00 ± 0.00 (4)"}));
+  EXPECT_EQ(figure_files(all).size(), 1u);
+  EXPECT_TRUE(mentions(error_of([&] { data(measures + "other = \"at_{token}.accuracy\"\n"); }),
+                       {"derived.other", "'{token}' is no measured axis"}));
+  EXPECT_TRUE(mentions(error_of([&] { data(measures + "[[grid]]\naxes = [\"tokens\"]\n"); }), {"'tokens', along which runs are measured"}));
+  EXPECT_TRUE(mentions(error_of([&] { data("[measured.h]\nvalues = [1]\n"); }), {"a measured axis cannot be called 'h'"}));
 }
 
 TEST_F(SweepReportTest, MarkdownIsRewrittenBetweenItsMarkers) {

@@ -79,6 +79,7 @@ TEST_F(SweepTest, TheRestOfTheFile) {
   const Sweep sweep = read(kHead + std::string(R"(
 text = "About it."
 results = "../out/one.jsonl"
+reuse = ["../out/other.jsonl"]
 record = ["train/gradient_norm"]
 )") + kAxes + R"toml(
 [[grid]]
@@ -106,6 +107,7 @@ value = "test.accuracy"
   EXPECT_EQ(sweep.name, "one");
   EXPECT_EQ(sweep.base, path("vit/base.toml"));
   EXPECT_EQ(sweep.results, path("out/one.jsonl"));
+  EXPECT_EQ(sweep.reuse, Texts{path("out/other.jsonl")});
   EXPECT_EQ(sweep.text, "About it.");
   EXPECT_EQ(sweep.record, Texts{"train/gradient_norm"});
   EXPECT_EQ(sweep.points.size(), 12u);
