@@ -161,6 +161,8 @@ class Runner {
   SweepOutcome run() {
     if (count(Work::State::waiting) > 0) {
       support::make_folders(logs());
+      support::AtomicFile(options_.folder + "/" + kSweepCopy).commit(support::read_file(sweep_.file));
+      copy_results();
       claims_.emplace(options_.folder + "/claims");
       loop();
     }
@@ -239,6 +241,13 @@ class Runner {
       };
       std::stable_sort(results.begin(), results.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
     });
+    copy_results();
+  }
+
+  void copy_results() const {
+    const std::string copy = options_.folder + "/" + kResultsCopy;
+    if (fs::path(copy).lexically_normal() == fs::path(results_).lexically_normal()) return;
+    support::AtomicFile(copy).commit(fs::exists(results_) ? support::read_file(results_) : "");
   }
 
   PointResult result_of(const Job& job) const {
