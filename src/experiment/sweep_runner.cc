@@ -161,7 +161,8 @@ class Runner {
   SweepOutcome run() {
     if (count(Work::State::waiting) > 0) {
       support::make_folders(logs());
-      support::AtomicFile(options_.folder + "/" + kSweepCopy).commit(support::read_file(sweep_.file));
+      for (const auto& [copy, file] : {std::pair(kSweepCopy, sweep_.file), std::pair(kBaseCopy, sweep_.base)})
+        support::AtomicFile(options_.folder + "/" + copy).commit(support::read_file(file));
       copy_results();
       claims_.emplace(options_.folder + "/claims");
       loop();

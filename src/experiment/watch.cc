@@ -390,6 +390,8 @@ void WatchedFolder::refresh_sweep(const std::string& id, SweepFiles& files) {
     std::vector<PointResult> measured;
     if (results_now.exists()) measured = read_results(results);
     auto data = std::make_shared<SweepData>(gather(read_sweep(sweep), std::move(measured)));
+    const std::string base = folder + "/" + kBaseCopy;
+    data->sweep.base = stamp_of(base).exists() ? base : "";  // what the copy names is outside of the folder
     data->sweep.name = fs::path(found.id).filename().string();
     found.title = data->sweep.title, found.state = state_text(*data);
     found.data = std::move(data);
