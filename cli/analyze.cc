@@ -1,5 +1,4 @@
 // hinge analyze: what the layers of a trained translation model do, as a table, as plots and as maps of attention.
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,10 +16,10 @@
 #include "cli/trained_model.h"
 #include "decode/translator.h"
 #include "eval/seq2seq_analysis.h"
-#include "experiment/heat_map.h"
 #include "experiment/svg_plot.h"
 #include "support/atomic_file.h"
 #include "tasks/translation/run_text.h"
+#include "tasks/translation/sentence_maps.h"
 #include "text/corpus.h"
 #include "text/unicode.h"
 
@@ -196,33 +195,9 @@ decode::Source encode_map(const decode::Translator& translator, const std::strin
 // The maps of one sentence and its translation by the model.
 std::string write_maps(const translation::TrainedModel& trained, const decode::Translator& translator, const decode::Source& source,
                        size_t number, Folder& folder) {
-  const text::Vocabulary& vocabulary = trained.vocabulary;
-  const decode::Translation translation = translator.translate({source}).at(0).at(0);
-  eval::ModelPair pair{{source.begin(), source.end()}, {vocabulary.bos()}};
-  pair.target.insert(pair.target.end(), translation.ids.begin(), translation.ids.end());
-
-  std::vector<std::string> source_pieces, target_pieces, written;
-  for (const int32_t id : source) source_pieces.push_back(vocabulary.piece(id));
-  for (const int64_t id : pair.target) target_pieces.push_back(vocabulary.piece(static_cast<int32_t>(id)));
-  written.assign(target_pieces.begin() + 1, target_pieces.end());
-  written.push_back(vocabulary.piece(vocabulary.eos()));
-  for (const eval::AttentionMap& map : eval::attention_maps(*trained.model, pair)) {
-    const bool cross = map.source_columns && !map.source_rows;
-    const at::Tensor weights = map.weights.contiguous();
-    const double* values = weights.data_ptr<double>();
-    const experiment::HeatMap picture{map.name,
-                                      cross ? "Where the decoder looks in the source for each token that it writes; mean of the heads"
-                                            : "What each token looks at; mean of the heads",
-                                      cross ? "source" : "looked at",
-                                      cross ? "written" : "looking",
-                                      map.source_columns ? source_pieces : target_pieces,
-                                      map.source_rows ? source_pieces
-                                      : cross         ? written
-                                                      : target_pieces,
-                                      {values, values + weights.numel()}};
-    folder.write(fmt::format("map-{}-{}.svg", number, map.name), render(picture));
-  }
-  return translation.text;
+  const translation::SentenceMaps found = translation::sentence_maps(trained, translator, source);
+  for (const auto& [name, map] : found.maps) folder.write(fmt::format("map-{}-{}.svg", number, name), render(map));
+  return found.translation;
 }
 
 int run_analyze(const AnalyzeOptions& options) {

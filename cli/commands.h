@@ -10,6 +10,7 @@ void add_train(Command parent);
 void add_sweep(Command parent);
 void add_runs(Command parent);
 void add_report(Command parent);
+void add_watch(Command parent);
 void add_eval(Command parent);
 void add_predict(Command parent);
 void add_attend(Command parent);

@@ -33,6 +33,7 @@ int parse_and_run(int argc, char** argv) {
   add_train(root);
   add_sweep(root);
   add_runs(root);
+  add_watch(root);
   add_report(root);
   add_eval(root);
   add_predict(root);

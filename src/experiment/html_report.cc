@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <stdexcept>
 #include <string_view>
 
@@ -17,18 +16,6 @@ namespace hinge::experiment {
 namespace {
 
 constexpr size_t kMostPoints = 200;  // of one curve; more cannot be told apart
-
-std::string base64(std::string_view bytes) {
-  static constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j) group = group << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0u);
-    for (size_t j = 0; j < 4; ++j) out += j <= count ? kLetters[group >> (18 - 6 * j) & 63] : '=';
-  }
-  return out;
-}
 
 // The points of a metric, thinned to equal groups whose means they are.
 std::vector<std::pair<double, double>> points_of(const RunSummary& run, const std::string& metric) {

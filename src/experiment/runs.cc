@@ -43,12 +43,12 @@ std::vector<ScoreFormat::Column> common_columns(const std::vector<RunSummary>& r
   return columns;
 }
 
+}  // namespace
+
 std::string unquoted(const std::string& value) {
   const bool plain = value.size() >= 2 && value.front() == '"' && value.find('\\') == std::string::npos;
   return plain ? value.substr(1, value.size() - 2) : value;
 }
-
-}  // namespace
 
 RunSummary read_run(const std::string& folder) {
   train::require_run(folder);

@@ -33,6 +33,9 @@ void tell_apart(std::vector<RunSummary>& runs);
 // The config keys whose values are not the same in all runs; one value a run.
 std::vector<support::ConfigDifference> differences(const std::vector<RunSummary>& runs);
 
+// A value of a config for people: a plain text without its quotes.
+std::string unquoted(const std::string& value);
+
 // How the scores of a run are shown.
 struct ScoreFormat {
   struct Column {

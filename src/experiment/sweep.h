@@ -59,7 +59,7 @@ struct TableConfig {
 struct Sweep {
   std::string file, name;                // name: of the file, without its ending
   std::string title, text;               // text may be empty
-  std::string base;                      // path of the base config
+  std::string base;                      // path of the base config; empty: not at hand
   std::string results;                   // path of the results; empty: NAME.jsonl in the folder of the sweep's runs
   std::vector<std::string> reuse;        // paths of other sweeps' results: points with the same config are not run again
   std::vector<std::string> record;       // metrics kept by step, beside all of eval/*

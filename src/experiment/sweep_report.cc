@@ -156,7 +156,8 @@ std::string render_html(const SweepData& data) {
   html += "<h2>How it was measured</h2>\n" + origin(data);
   html += fmt::format("<h2>Config</h2>\n<p><code>hinge sweep {0}</code> measures, <code>hinge report {0}</code> draws.</p>\n",
                       escaped(sweep.file));
-  html += listing(sweep.file) + listing(sweep.base);
+  html += listing(sweep.file);
+  if (!sweep.base.empty()) html += listing(sweep.base);
   return html_page(sweep.title, state_text(data), html);
 }
 

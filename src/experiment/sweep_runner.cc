@@ -163,6 +163,9 @@ class Runner {
     for (const PointResult& result : reused_) keep(result);
     if (count(Work::State::waiting) > 0) {
       support::make_folders(logs());
+      for (const auto& [copy, file] : {std::pair(kSweepCopy, sweep_.file), std::pair(kBaseCopy, sweep_.base)})
+        support::AtomicFile(options_.folder + "/" + copy).commit(support::read_file(file));
+      copy_results();
       claims_.emplace(options_.folder + "/claims");
       loop();
     }
@@ -267,6 +270,13 @@ class Runner {
       };
       std::stable_sort(results.begin(), results.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
     });
+    copy_results();
+  }
+
+  void copy_results() const {
+    const std::string copy = options_.folder + "/" + kResultsCopy;
+    if (fs::path(copy).lexically_normal() == fs::path(results_).lexically_normal()) return;
+    support::AtomicFile(copy).commit(fs::exists(results_) ? support::read_file(results_) : "");
   }
 
   PointResult result_of(const Job& job) const {

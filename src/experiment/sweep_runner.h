@@ -40,6 +40,9 @@ inline std::string default_folder(const Sweep& sweep) { return "runs/sweeps/" + 
 // Where the results are.
 std::string results_path(const Sweep& sweep, const std::string& folder);
 
+// In the folder of the runs, for those who watch it: copies of the sweep's file, its base config and the results, wherever these are.
+inline constexpr const char *kSweepCopy = "sweep.toml", *kBaseCopy = "base.toml", *kResultsCopy = "results.jsonl";
+
 // The points of this process' part that have no result yet, in their order. Throws as run_sweep does.
 std::vector<SweepPoint> points_to_run(const Sweep& sweep, const SweepOptions& options);
 

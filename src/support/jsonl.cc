@@ -96,6 +96,14 @@ void MetricsWriter::sync() {
   if (::fsync(descriptor_) != 0) throw_file_error("flush", path_);
 }
 
+std::optional<MetricRecord> parse_metrics_line(std::string_view line) {
+  try {
+    return record_of(line);
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
 std::vector<MetricRecord> read_metrics(const std::string& path) {
   std::vector<MetricRecord> records;
   for_each_record(path, read_file(path), [&](MetricRecord& record, std::string_view) { records.push_back(std::move(record)); });

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -37,6 +39,9 @@ class MetricsWriter {
   std::string path_;
   int descriptor_ = -1;
 };
+
+// The record of a line; nothing if it is none.
+std::optional<MetricRecord> parse_metrics_line(std::string_view line);
 
 // All whole records of a file, also of one that is being written.
 std::vector<MetricRecord> read_metrics(const std::string& path);

@@ -1,6 +1,7 @@
 // The time as files keep it.
 #pragma once
 
+#include <cmath>
 #include <ctime>
 #include <string>
 
@@ -13,6 +14,13 @@ inline std::string utc_now() {
   ::gmtime_r(&now, &parts);
   char text[32];
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+// The seconds since 1970 of such a time; NaN if it is none.
+inline double utc_seconds(const std::string& text) {
+  std::tm parts{};
+  const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return end != nullptr && *end == '\0' ? static_cast<double>(::timegm(&parts)) : std::nan("");
 }
 
 }  // namespace hinge::support

@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decode/translation_options.h"
@@ -68,6 +69,19 @@ struct EvalReport {
   nlohmann::json json;  // the same for a program
 };
 
+// What a trained model makes of something that a user gives it, for a person to see.
+enum class ExampleKind { none, picture, sentence };
+struct ExamplePicture {
+  std::string title, type, bytes;  // type: "image/png"
+};
+struct Example {
+  int64_t step = 0;                                         // of the weights
+  std::vector<std::pair<std::string, double>> classes = {};  // with their probabilities, the likeliest first
+  std::string text = {};                                    // a translation
+  std::vector<std::pair<std::string, double>> numbers = {};  // about the attention: "share of exact zeros"
+  std::vector<ExamplePicture> pictures = {};                // maps of attention
+};
+
 struct ExportRequest {
   std::string from;  // a config or a run
   std::vector<std::string> changes = {};
@@ -103,6 +117,11 @@ struct Task {
   std::string report_title;
   std::vector<experiment::ReportCurve> curves;
   std::vector<experiment::ReportSection> (*report_sections)(std::vector<experiment::RunSummary>& runs) = nullptr;
+
+  // hinge watch: what the best weights of a run make of a JPEG or PNG file's bytes, or of a sentence; on the calling thread alone. May be
+  // null.
+  ExampleKind example_kind = ExampleKind::none;
+  Example (*example)(const std::string& run, const std::string& input) = nullptr;
 
   // hinge data export: writes a part of the data as plain files and says which; notes go to standard error. May be null.
   std::string (*export_data)(const ExportRequest& request) = nullptr;

@@ -32,7 +32,6 @@ constexpr std::string_view kNew = ".new-", kReplaced = ".replaced-", kRemoved = 
 constexpr std::string_view kStepPrefix = "step-";
 constexpr const char* kDescription = "checkpoint.json";
 
-std::string status_path(const std::string& run) { return run + "/status.json"; }
 std::string lock_path(const std::string& run) { return run + "/lock"; }
 std::string checkpoints_folder(const std::string& run) { return run + "/checkpoints"; }
 std::string step_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
@@ -48,13 +47,15 @@ template <class T> std::optional<T> optional_of(const json& object, const char* 
 
 template <class T> json json_of(const std::optional<T>& value) { return value ? json(*value) : json(nullptr); }
 
-json parse_file(const std::string& path) {
+json parse_text(std::string_view text, const std::string& path) {
   try {
-    return json::parse(support::read_file(path));
+    return json::parse(text);
   } catch (const json::exception& error) {
     throw std::runtime_error(fmt::format("'{}' is damaged: {}", path, error.what()));
   }
 }
+
+json parse_file(const std::string& path) { return parse_text(support::read_file(path), path); }
 
 // Steps that have a folder, the latest first.
 std::vector<int64_t> steps_in(const std::string& run) {
@@ -174,6 +175,10 @@ bool is_training(const std::string& run) {
 
 std::string config_path(const std::string& run) { return run + "/config.toml"; }
 std::string metrics_path(const std::string& run) { return run + "/metrics.jsonl"; }
+std::string status_path(const std::string& run) { return run + "/status.json"; }
+std::string log_path(const std::string& run) { return run + "/log"; }
+std::string note_path(const std::string& run) { return run + "/note.txt"; }
+std::string archived_path(const std::string& run) { return run + "/archived"; }
 
 std::optional<std::string> imported_from(const std::string& run) {
   const std::string path = run + "/" + kImported;
@@ -182,8 +187,11 @@ std::optional<std::string> imported_from(const std::string& run) {
 
 RunStatus read_status(const std::string& run) {
   require_run(run);
-  const std::string path = status_path(run);
-  const json object = parse_file(path);
+  return parse_status(support::read_file(status_path(run)), status_path(run));
+}
+
+RunStatus parse_status(std::string_view text, const std::string& path) {
+  const json object = parse_text(text, path);
   try {
     std::map<std::string, double> values;
     for (const auto& [name, value] : object.at("values").items())  // JSON has no NaN: it is null there
@@ -318,6 +326,18 @@ void RunFolder::write_status(RunStatus status) {
                        {"values", status.values},       {"started", started_},
                        {"updated", support::utc_now()}, {"pid", static_cast<int64_t>(::getpid())}};
   support::AtomicFile(status_path(folder_)).commit(object.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+void RunFolder::log(std::string_view text) const noexcept {
+  try {
+    std::string line = fmt::format("{} {}\n", support::utc_now(), text);
+    std::replace(line.begin(), line.end() - 1, '\n', ' ');
+    const int file = ::open(log_path(folder_).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file < 0) return;
+    [[maybe_unused]] const ssize_t written = ::write(file, line.data(), line.size());
+    ::close(file);
+  } catch (const std::exception&) {
+  }
 }
 
 void RunFolder::write_config(std::string_view config) { support::AtomicFile(config_path(folder_)).commit(config); }

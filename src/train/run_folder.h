@@ -7,6 +7,8 @@
 //   RUN/metrics.jsonl                   support/jsonl.h
 //   RUN/events.out.tfevents.*           support/tensorboard.h
 //   RUN/status.json                     what the run is doing
+//   RUN/log                             what it has said, a time and a line of text each
+//   RUN/note.txt, RUN/archived          what a user says of it; that it is done with (hinge watch)
 //   RUN/checkpoints/step-00001200/      weights.safetensors, state.safetensors, checkpoint.json
 //   RUN/lock                            held by the process that trains
 #pragma once
@@ -83,6 +85,7 @@ inline std::vector<std::pair<std::string, Which>> config_words(Which) {
 
 // Looking at a run, also while another process trains into it. All throw std::runtime_error with the path and the reason.
 RunStatus read_status(const std::string& run);
+RunStatus parse_status(std::string_view text, const std::string& path);  // path: for the message
 bool is_run(const std::string& folder);       // holds a config.toml
 void require_run(const std::string& folder);  // throws unless it is one
 bool is_training(const std::string& run);     // some process holds its lock
@@ -107,6 +110,10 @@ ChosenWeights choose_weights(const std::string& run, Which which);
 
 std::string config_path(const std::string& run);
 std::string metrics_path(const std::string& run);
+std::string status_path(const std::string& run);
+std::string log_path(const std::string& run);
+std::string note_path(const std::string& run);
+std::string archived_path(const std::string& run);  // a file that need not say anything
 inline constexpr const char* kImported = "imported";
 std::optional<std::string> imported_from(const std::string& run);  // what its file of that name says
 
@@ -128,6 +135,8 @@ class RunFolder {
   const std::string& folder() const { return folder_; }
 
   void write_status(RunStatus status);
+  // Adds to what the run has said. It is for people alone: that a full disk cannot take it is no reason to end a training.
+  void log(std::string_view text) const noexcept;
   void write_config(std::string_view config);  // in place of the one there is
   // Saves under a temporary name, brings it to the disk, renames it; then removes all but the last `keep`, the best and the needed ones.
   // If anything fails, the checkpoints there were are still there.

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <set>
 
+#include "hinge/kernels/cpu.h"
 #include "ops/error_text.h"
 #include "support/jsonl.h"
 #include "support/process_memory.h"
@@ -93,6 +94,7 @@ class Loop {
       const bool diverged = dynamic_cast<const DivergedError*>(&error) != nullptr;
       if (!diverged && step_is_whole_ && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
       attempt([&] { write_status(diverged ? "diverged" : "failed", error_text(error)); });
+      folder_.log(error_text(error));
       throw;
     }
   }
@@ -125,7 +127,11 @@ class Loop {
     metrics_.emplace(metrics_path(folder_.folder()), step_);
     events_.emplace(folder_.folder(), step_);
     progress_.emplace("train", settings_.steps(), step_, output_);
+    WorkersParallel parallel(workers_);
+    peak_flops_ = 1e9 * kernels::measure_fma_peak(parallel);
     write_status("running", "");
+    folder_.log(fmt::format("training from step {} to {}, {} worker{} of {} thread{}", step_, settings_.steps(), workers_.count(),
+                            workers_.count() == 1 ? "" : "s", workers_.threads(), workers_.threads() == 1 ? "" : "s"));
 
     if (evaluation_due() || average_due()) go_on_with_the_last_step();
     while (step_ < settings_.steps() && !stop_) {
@@ -144,6 +150,7 @@ class Loop {
     progress_->finish();
     metrics_->sync();
     write_status(finished ? "done" : "stopped", "");
+    folder_.log(fmt::format("{} at step {}", finished ? "done" : "stopped", step_));
 
     TrainResult result;
     result.finished = finished;
@@ -319,7 +326,7 @@ class Loop {
     evaluated_at_ = step_;
     saved_at_.reset();
     take_if_best(*score_);
-    progress_->note(fmt::format("step {}: {}", step_, outcome->text));
+    note(fmt::format("step {}: {}", step_, outcome->text));
     return true;
   }
 
@@ -327,9 +334,14 @@ class Loop {
     if (!best_ || std::isnan(*best_) || score > *best_) best_ = score, best_step_ = step_;
   }
 
+  void note(const std::string& text) {
+    progress_->note(text);
+    folder_.log(text);
+  }
+
   void note_skipped() {
     for (const std::string& file : trainable_.skipped())
-      if (skipped_.insert(file).second) progress_->note(fmt::format("skipped {}: it cannot be decoded", file));
+      if (skipped_.insert(file).second) note(fmt::format("skipped {}: it cannot be decoded", file));
   }
 
   // ---- averaging
@@ -356,7 +368,7 @@ class Loop {
       try {
         load_weights(checkpoint_of(folder_.folder(), step).file(kWeights), trainable_.parameters());
       } catch (const std::runtime_error& error) {
-        progress_->note(fmt::format("the mean of the last checkpoints goes without step {}: {}", step, error.what()));
+        note(fmt::format("the mean of the last checkpoints goes without step {}: {}", step, error.what()));
         continue;
       }
       for (size_t i = 0; i < sums.size(); ++i) sums[i].add_(trainable_.parameters().all()[i].value);
@@ -371,7 +383,7 @@ class Loop {
     averaged_score_ = outcome->score;
     averaged_values_ = {outcome->metrics.begin(), outcome->metrics.end()};
     take_if_best(*averaged_score_);
-    progress_->note(fmt::format("mean of the last {} checkpoints: {}", count, outcome->text));
+    note(fmt::format("mean of the last {} checkpoints: {}", count, outcome->text));
     return true;
   }
 
@@ -418,6 +430,7 @@ class Loop {
     status.values["waiting_share"] = waiting_share();
     status.values["parameters"] = static_cast<double>(trainable_.parameters().count());
     status.values["flops"] = flops_;
+    if (peak_flops_ > 0) status.values["peak_flops"] = peak_flops_;
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
     status.values["cpu_seconds"] = cpu_before_ + cpu_seconds_;
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
@@ -436,6 +449,7 @@ class Loop {
   int64_t step_ = 0;                   // steps done
   double items_ = 0;                   // worked through in them
   double flops_ = 0;                   // that took
+  double peak_flops_ = 0;              // a second that the machine had when this process began
   double train_seconds_ = 0;           // of those by this process
   double seconds_before_ = 0;          // of those before it
   double cpu_seconds_ = 0;             // of all threads in these seconds, by this process

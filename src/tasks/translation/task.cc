@@ -6,6 +6,7 @@
 #include "tasks/translation/config.h"
 #include "tasks/translation/cost.h"
 #include "tasks/translation/evaluate_run.h"
+#include "tasks/translation/example.h"
 #include "tasks/translation/export.h"
 #include "tasks/translation/training.h"
 
@@ -56,6 +57,8 @@ const tasks::Task& task() {
                  {"eval/perplexity", "Perplexity on the validation text", "perplexity"},
                  {"train/regulariser", "The ReLUFormer's regulariser", "L_reg"},
                  {"train/gradient_norm", "Norm of the gradient", "norm"}},
+      .example_kind = tasks::ExampleKind::sentence,
+      .example = example,
       .export_data = export_text,
   };
   return kTask;

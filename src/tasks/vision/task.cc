@@ -6,6 +6,7 @@
 #include "tasks/vision/config.h"
 #include "tasks/vision/cost.h"
 #include "tasks/vision/evaluate_run.h"
+#include "tasks/vision/example.h"
 #include "tasks/vision/report.h"
 #include "tasks/vision/training.h"
 
@@ -48,6 +49,8 @@ const tasks::Task& task() {
                  {"eval/loss", "Loss on the evaluation images", "loss"},
                  {"train/accuracy", "Accuracy on the training batches", "accuracy"}},
       .report_sections = report_sections,
+      .example_kind = tasks::ExampleKind::picture,
+      .example = example,
   };
   return kTask;
 }

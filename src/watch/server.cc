@@ -1,0 +1,89 @@
+#include "watch/server.h"
+
+#include <fmt/format.h>
+#include <httplib.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+namespace hinge::watch {
+namespace {
+
+constexpr int kThreads = 8;
+constexpr time_t kReadSeconds = 10, kWriteSeconds = 30;
+
+Request request_of(const httplib::Request& from) {
+  Request request;
+  request.method = from.method == "HEAD" ? "GET" : from.method;
+  request.path = from.path;
+  for (const auto& [name, value] : from.params) request.query.emplace(name, value);
+  for (const auto& [name, value] : from.headers) {
+    std::string small = name;
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    request.headers.emplace(std::move(small), value);
+  }
+  request.body = from.body;
+  return request;
+}
+
+}  // namespace
+
+void serve(WebApp& app, const ServerOptions& options, const std::atomic<bool>& stop, const std::function<void(int port)>& ready) {
+  httplib::Server server;
+  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  // Not SO_REUSEPORT, httplib's choice: two programs would share a port without a word.
+  server.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+  server.set_payload_max_length(kMostUpload);
+  server.set_read_timeout(kReadSeconds);
+  server.set_write_timeout(kWriteSeconds);
+  const auto handle = [&app](const httplib::Request& request, httplib::Response& response) {
+    Response made = app.respond(request_of(request));
+    response.status = made.status;
+    for (const auto& [name, value] : made.headers) response.set_header(name, value);
+    response.set_content(std::move(made.body), made.type);
+  };
+  server.Get(".*", handle);
+  server.Post(".*", handle);
+  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    const char* text = response.status == 413 ? "too large" : response.status == 404 ? "not found" : "bad request";
+    response.set_content(fmt::format(R"({{"error": "{}"}})", text), "application/json");
+  });
+
+  int port = options.port;
+  if (port == 0 || !server.bind_to_port(options.host, port)) {
+    if (port != 0 && !options.or_another)
+      throw std::runtime_error(fmt::format("cannot listen at {} port {}: another program may have it; choose another --port", options.host, port));
+    port = server.bind_to_any_port(options.host);
+    if (port <= 0) throw std::runtime_error(fmt::format("cannot listen at '{}': no such address of this machine", options.host));
+  }
+  ready(port);
+  std::jthread watcher([&](const std::stop_token& ended) {
+    for (; !ended.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+      if (stop && server.is_running()) return server.stop();
+  });
+  server.listen_after_bind();
+}
+
+std::string random_token() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw std::runtime_error("the system gives no random numbers for a token");
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
+}
+
+}  // namespace hinge::watch
