@@ -26,12 +26,12 @@ namespace fs = std::filesystem;
 
 constexpr int kDeepest = 6;            // folders below the watched one
 constexpr int kMostEntries = 20'000;   // that are looked at in them
-constexpr size_t kSamples = 64;        // lines of a long file of metrics
-constexpr int64_t kShortFile = 64 << 10;  // one that is read whole
-constexpr int64_t kSampleBytes = 8 << 10, kTailBytes = 32 << 10;
+constexpr int64_t kSamples = 64;          // lines of a long file of metrics
+constexpr int64_t kShortFile = 16 << 10;  // one that is read whole
+constexpr int64_t kSampleBytes = 4 << 10, kTailBytes = 32 << 10;
 constexpr int64_t kMostBytes = 4 << 20;  // of a config, a status or a note
 constexpr size_t kMostFollowed = 64;
-constexpr const char* kLoss = "train/loss";
+constexpr std::string_view kLoss = "train/loss", kTraining = "train/", kEvaluation = "eval/";
 constexpr std::string_view kPerSecond = "_per_second";
 
 FileStamp stamp_of(const struct stat& found) {
@@ -112,45 +112,46 @@ void look_at(const support::MetricRecord& record, MetricsLook& look) {
     if (number == nullptr) continue;
     if (name == kLoss && std::isfinite(*number) && (look.losses.empty() || look.losses.back().first < record.step))
       look.losses.emplace_back(record.step, *number);
-    if (name.starts_with("eval/")) look.evaluated[name.substr(5)] = *number;
-    if (name.starts_with("train/") && name.ends_with(kPerSecond)) {
+    if (name.starts_with(kEvaluation)) look.evaluated[name.substr(kEvaluation.size())] = *number;
+    if (name.starts_with(kTraining) && name.ends_with(kPerSecond)) {
       look.items_per_second = *number;
-      look.items = name.substr(6, name.size() - 6 - kPerSecond.size());
+      look.items = name.substr(kTraining.size(), name.size() - kTraining.size() - kPerSecond.size());
     }
   }
 }
 
-// A short file whole; of a long one a line with a loss here and there, and its end.
+// Of a short file all lines with a loss, of a long one some here and there; and what its last lines say. Most of the time goes into reading
+// JSON, so no more lines are read than are shown.
 MetricsLook look_at_metrics(const PlainFile& file) {
   MetricsLook look;
   const auto take = [&](std::string_view line) {
     if (const auto record = support::parse_metrics_line(line)) look_at(*record, look);
   };
-  const int64_t size = file.stamp().size;
-  if (size <= kShortFile) {
-    for_each_line(file.read(0, size), take);
-    return look;
-  }
-  const int64_t end = size - kTailBytes;
+  const int64_t size = file.stamp().size, end = std::max<int64_t>(0, size - kTailBytes);
   const auto from_line = [&](int64_t offset, int64_t bytes) {  // what begins with a line
     std::string text = file.read(offset, bytes);
     if (offset > 0) text.erase(0, std::min(text.find('\n'), text.size() - 1) + 1);
     return text;
   };
-  for (size_t i = 0; i < kSamples; ++i) {
-    const std::string text = from_line(end * static_cast<int64_t>(i) / static_cast<int64_t>(kSamples), kSampleBytes);
+  const bool is_short = size <= kShortFile;
+  for (int64_t i = 0; i < (is_short ? 1 : kSamples); ++i) {
+    const std::string text = from_line(is_short ? 0 : size * i / kSamples, is_short ? size : kSampleBytes);
     const size_t before = look.losses.size();
     for_each_line(text, [&](std::string_view line) {
-      if (look.losses.size() == before && line.find(kLoss) != std::string_view::npos) take(line);
+      if ((is_short || look.losses.size() == before) && line.find(kLoss) != std::string_view::npos) take(line);
     });
   }
-  const CurvePoints spread = look.losses;
-  for_each_line(from_line(end, kTailBytes), take);
-  if (look.losses.size() > spread.size()) {  // of the end only the last, or it would weigh too much
-    const auto last = look.losses.back();
-    look.losses = spread;
-    look.losses.push_back(last);
+  // From the end, until something of a training step and something of an evaluation was found.
+  const std::string tail = from_line(end, kTailBytes);
+  std::vector<std::string_view> lines;
+  for_each_line(tail, [&](std::string_view line) { lines.push_back(line); });
+  bool trained = false, evaluated = false;
+  for (auto line = lines.rbegin(); line != lines.rend() && !(trained && evaluated); ++line) {
+    const bool is_training = line->find(kTraining) != std::string_view::npos, is_evaluation = line->find(kEvaluation) != std::string_view::npos;
+    if (line == lines.rbegin() || (is_training && !trained) || (is_evaluation && !evaluated)) take(*line);
+    trained = trained || is_training, evaluated = evaluated || is_evaluation;
   }
+  look.losses = thinned(look.losses, kSamples + 1);
   return look;
 }
 

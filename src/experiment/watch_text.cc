@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "support/progress.h"
 #include "support/utf8.h"
@@ -78,17 +79,36 @@ std::string resume_command(const WatchedRun& run) {
   return "hinge train --resume " + shell_word(std::filesystem::absolute(run.summary.folder).lexically_normal().string());
 }
 
+std::vector<support::ConfigDifference> watched_differences(const std::vector<const WatchedRun*>& runs) {
+  std::map<std::string, std::vector<size_t>> tasks;  // places in `runs`
+  for (size_t i = 0; i < runs.size(); ++i) {
+    std::string task;
+    for (const auto& [key, value] : runs[i]->summary.config)
+      if (key == "task") task = value;
+    tasks[task].push_back(i);
+  }
+  std::vector<support::ConfigDifference> all;
+  for (const auto& [task, places] : tasks) {
+    std::vector<support::FlatConfig> configs;
+    for (const size_t place : places) configs.push_back(runs[place]->summary.config);
+    for (const support::ConfigDifference& difference : support::config_differences(configs)) {
+      auto known = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.key == difference.key; });
+      if (known == all.end()) known = all.insert(all.end(), {difference.key, std::vector<std::string>(runs.size())});
+      for (size_t i = 0; i < places.size(); ++i) known->values[places[i]] = difference.values[i];
+    }
+  }
+  return all;
+}
+
 Table watch_table(const std::vector<const WatchedRun*>& runs, const ScoreFormatOf& format_of, bool unicode) {
   Table table{{"run", "state", "step", "left", "score", "best", "speed", "peak", "loss", ""}, {}};
-  std::vector<support::FlatConfig> configs;
   for (const WatchedRun* run : runs) {
     const ScoreFormat& format = format_of(run->summary);
     table.rows.push_back({printable(run->id), run->state(), fmt::format("{}/{}", run->step, run->steps()), time_left_text(*run), score_text(*run, format),
                           best_text(*run, format), speed_text(*run), peak_share_text(*run),
                           std::isfinite(run->loss) ? fmt::format("{:.4g}", run->loss) : "-", sparkline(run->losses, 16, unicode)});
-    configs.push_back(run->summary.config);
   }
-  for (const support::ConfigDifference& difference : support::config_differences(configs)) {
+  for (const support::ConfigDifference& difference : watched_differences(runs)) {
     table.header.push_back(difference.key);
     for (size_t i = 0; i < runs.size(); ++i) table.rows[i].push_back(difference.values[i].empty() ? "-" : printable(unquoted(difference.values[i])));
   }

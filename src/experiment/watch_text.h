@@ -28,7 +28,10 @@ std::string shell_word(const std::string& text);
 // How to go on with a run that is not finished; empty if there is nothing to go on with.
 std::string resume_command(const WatchedRun& run);
 
-// All runs, with the config keys in which they differ.
+// The config keys in which runs of one task differ, over all tasks, and what each run has of them; "" if it has no such key.
+std::vector<support::ConfigDifference> watched_differences(const std::vector<const WatchedRun*>& runs);
+
+// All runs, with these keys.
 Table watch_table(const std::vector<const WatchedRun*>& runs, const ScoreFormatOf& format_of, bool unicode);
 
 }  // namespace hinge::experiment

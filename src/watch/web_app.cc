@@ -90,7 +90,10 @@ uint64_t whole(const std::string& text, uint64_t otherwise) {
 
 json points_json(const experiment::CurvePoints& points) {
   json list = json::array();
-  for (const auto& [step, value] : points) list.push_back({step, std::stod(fmt::format("{:.6g}", value))});
+  for (const auto& [step, value] : points) {
+    const double digits = value == 0 ? 1 : std::pow(10, 5 - std::floor(std::log10(std::abs(value))));  // six are more than can be drawn
+    list.push_back({step, std::round(value * digits) / digits});
+  }
   return list;
 }
 
@@ -219,14 +222,14 @@ void WebApp::refresh() {
   looked_ = std::chrono::steady_clock::now();
   if (values_of_ == folder_.revision()) return;
   values_of_ = folder_.revision();
-  std::vector<support::FlatConfig> configs;
-  for (const WatchedRun& run : folder_.runs()) configs.push_back(run.summary.config);
+  std::vector<const WatchedRun*> runs;
+  for (const WatchedRun& run : folder_.runs()) runs.push_back(&run);
   std::vector<std::string> keys;
   std::map<std::string, std::map<std::string, std::string>> values;
-  for (const support::ConfigDifference& difference : support::config_differences(configs)) {
+  for (const support::ConfigDifference& difference : experiment::watched_differences(runs)) {
     keys.push_back(difference.key);
-    for (size_t i = 0; i < configs.size(); ++i)
-      if (!difference.values[i].empty()) values[folder_.runs()[i].id][difference.key] = experiment::unquoted(difference.values[i]);
+    for (size_t i = 0; i < runs.size(); ++i)
+      if (!difference.values[i].empty()) values[runs[i]->id][difference.key] = experiment::unquoted(difference.values[i]);
   }
   values_ = std::move(values);
   if (keys != differing_ || differing_since_ == 0) differing_ = std::move(keys), differing_since_ = folder_.revision();

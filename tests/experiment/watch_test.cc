@@ -76,6 +76,21 @@ TEST_F(WatchTest, ShowsRunsAtEveryDepth) {
   EXPECT_EQ(table.rows[0][9].back(), '_');
 }
 
+// Keys that only one task has do not tell its runs apart.
+TEST_F(WatchTest, RunsAreComparedWithThoseOfTheirTask) {
+  make("relu", "done", 1);
+  make("softmax", "done", 1, "softmax");
+  train::RunFolder::create(path("text"), "task = \"translation\"\n[data]\npair = \"en-de\"\n");
+  WatchedFolder folder(folder_.string());
+  folder.refresh();
+  std::vector<const WatchedRun*> runs;
+  for (const WatchedRun& run : folder.runs()) runs.push_back(&run);
+  const std::vector<support::ConfigDifference> found = watched_differences(runs);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].key, "model.h");
+  EXPECT_EQ(found[0].values, (std::vector<std::string>{"\"relu\"", "\"softmax\"", ""}));
+}
+
 TEST_F(WatchTest, AFolderThatIsARunIsThatRun) {
   make("relu", "done", 1);
   WatchedFolder folder(path("relu"));

@@ -38,8 +38,8 @@ const announce = (text) => { $('announce').textContent = text; };
 const columns = [
   { id: 'id', title: 'run', text: (run) => run.id },
   { id: 'state', title: 'state', text: (run) => run.state },
-  { id: 'step', title: 'step', number: true, text: (run) => `${run.step}/${run.steps}` },
-  { id: 'left', title: 'left', number: true, text: (run) => run.leftText },
+  { id: 'step', title: 'step', number: true, less: true, text: (run) => `${run.step}/${run.steps}` },
+  { id: 'left', title: 'left', number: true, less: true, text: (run) => run.leftText },
   { id: 'score', title: 'score', number: true, text: (run) => run.scoreText },
   { id: 'best', title: 'best', number: true, text: (run) => run.bestText },
   { id: 'loss', title: 'loss', number: true, text: (run) => (run.loss === null ? '-' : Number(run.loss.toPrecision(4)).toString()) },
@@ -107,7 +107,7 @@ function cellOf(run, column) {
   if (column.id === 'state') return make('td', {}, make('span', { class: `state ${run.state}` }, run.state));
   if (column.id === 'losses') return make('td', {}, sparkline(run.losses));
   if (column.id === 'step')
-    return make('td', { class: 'number' }, column.text(run),
+    return make('td', { class: 'number less' }, column.text(run),
       run.live ? make('progress', { value: run.step, max: run.steps || 1, 'aria-label': 'steps done' }) : null);
   const name = [column.number && 'number', column.less && 'less', column.key && 'key less'].filter(Boolean).join(' ');
   return make('td', name ? { class: name, title: column.key ? column.text(run) : null } : {}, column.text(run));
