@@ -54,7 +54,7 @@ demo: deps ## Build, train the same small vision transformer with relu and with 
 
 .PHONY: test-deps
 test-deps: deps
-	@scripts/install-deps package
+	@scripts/install-deps test package
 
 .PHONY: test
 test: test-deps build ## Build, run the C++ tests: about 4 minutes on two cores, after 5 for the build
@@ -100,6 +100,21 @@ test-python: build python $(VENV)/readers.stamp ## Build the Python package agai
 	@echo "==> Testing (Python)"
 	@$(VENV)/bin/pytest -q -rs python/tests
 
+# A browser for the page of hinge watch; nothing is downloaded but by apt and pip.
+.PHONY: web-deps
+web-deps:
+	@scripts/install-deps web
+
+.venv-web/stamp:
+	@$(STEP) "Making a Python environment with playwright" build/web/venv.log bash -c \
+	  'python3 -m venv .venv-web && .venv-web/bin/pip install playwright pytest && touch $@'
+
+.PHONY: test-web
+test-web: web-deps .venv-web/stamp deps ## Test the page of hinge watch in Debian's Chromium; pictures of it in out/web
+	$(call build,release,the hinge command,hinge)
+	@echo "==> Testing (the page, in Chromium)"
+	@HINGE=$(HINGE) SCREENSHOTS=out/web .venv-web/bin/pytest -q -rs tests/web
+
 .PHONY: bench
 bench: deps python ## The full measurements: attention, then attention against PyTorch; rewrites the tables and plots in docs/
 	$(call build,release,the hinge command,hinge)
@@ -136,4 +151,4 @@ format: ## clang-format our sources in place
 
 .PHONY: clean
 clean: ## Remove what was built (build, out and the Python environment)
-	@rm -rf build out $(VENV) python/*.egg-info
+	@rm -rf build out $(VENV) .venv-web python/*.egg-info
