@@ -1,4 +1,6 @@
 // hinge watch: all runs and sweeps below a folder, live, in a terminal or on a page.
+#include "experiment/watch.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,7 +16,6 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "experiment/markup.h"
-#include "experiment/watch.h"
 #include "experiment/watch_text.h"
 #include "support/progress.h"
 #include "tasks/task.h"
@@ -45,7 +46,8 @@ int print_once(experiment::WatchedFolder& folder) {
     else
       runs.push_back(&run);
   for (const experiment::WatchedSweep& sweep : folder.sweeps())
-    fmt::print("sweep {}: {}\n", experiment::printable(sweep.id), experiment::printable(sweep.problem.empty() ? sweep.state : sweep.problem));
+    fmt::print("sweep {}: {}\n", experiment::printable(sweep.id),
+               experiment::printable(sweep.problem.empty() ? sweep.state : sweep.problem));
   if (runs.empty())
     fmt::print("No runs in {}: 'hinge train CONFIG' makes them.\n", folder.folder());
   else
@@ -78,7 +80,8 @@ nlohmann::json to_json(const tasks::Example& example) {
   for (const auto& [name, probability] : example.classes) classes.push_back({{"name", name}, {"probability", probability}});
   for (const auto& [name, value] : example.numbers) numbers.push_back({{"name", name}, {"value", value}});
   for (const tasks::ExamplePicture& picture : example.pictures)
-    pictures.push_back({{"title", picture.title}, {"src", fmt::format("data:{};base64,{}", picture.type, experiment::base64(picture.bytes))}});
+    pictures.push_back(
+        {{"title", picture.title}, {"src", fmt::format("data:{};base64,{}", picture.type, experiment::base64(picture.bytes))}});
   return {{"step", example.step}, {"text", example.text}, {"classes", classes}, {"numbers", numbers}, {"pictures", pictures}};
 }
 
@@ -129,7 +132,9 @@ int serve_page(const WatchOptions& given, experiment::WatchedFolder& folder) {
   stop_when_asked("stopping");
   watch::serve(app, server, stop_asked(), [&](int port) {
     const bool everywhere = server.host == "0.0.0.0" || server.host == "::";
-    const std::string host = everywhere ? own_host_name() : server.host.find(':') == std::string::npos ? server.host : "[" + server.host + "]";
+    const std::string host = everywhere                                   ? own_host_name()
+                             : server.host.find(':') == std::string::npos ? server.host
+                                                                          : "[" + server.host + "]";
     fmt::print("Watching {} at http://{}:{}/{}\n", folder.folder(), host, port, options.token.empty() ? "" : "?token=" + options.token);
     fmt::print("{}Ctrl-C ends it.\n", options.token.empty() ? "" : "Who has this address can read the runs, and change their notes. ");
     std::fflush(stdout);

@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDeepest = 6;            // folders below the watched one
-constexpr int kMostEntries = 20'000;   // that are looked at in them
+constexpr int kDeepest = 6;               // folders below the watched one
+constexpr int kMostEntries = 20'000;      // that are looked at in them
 constexpr int64_t kSamples = 64;          // lines of a long file of metrics
 constexpr int64_t kShortFile = 16 << 10;  // one that is read whole
 constexpr int64_t kSampleBytes = 4 << 10, kTailBytes = 32 << 10;
@@ -147,7 +147,8 @@ MetricsLook look_at_metrics(const PlainFile& file) {
   for_each_line(tail, [&](std::string_view line) { lines.push_back(line); });
   bool trained = false, evaluated = false;
   for (auto line = lines.rbegin(); line != lines.rend() && !(trained && evaluated); ++line) {
-    const bool is_training = line->find(kTraining) != std::string_view::npos, is_evaluation = line->find(kEvaluation) != std::string_view::npos;
+    const bool is_training = line->find(kTraining) != std::string_view::npos,
+               is_evaluation = line->find(kEvaluation) != std::string_view::npos;
     if (line == lines.rbegin() || (is_training && !trained) || (is_evaluation && !evaluated)) take(*line);
     trained = trained || is_training, evaluated = evaluated || is_evaluation;
   }
@@ -227,7 +228,8 @@ WatchedFolder::~WatchedFolder() = default;
 std::string WatchedFolder::path_of(const std::string& id) const { return id.empty() ? folder_ : folder_ + "/" + id; }
 
 const WatchedRun* WatchedFolder::find(std::string_view id) const {
-  const auto found = std::lower_bound(runs_.begin(), runs_.end(), id, [](const WatchedRun& run, std::string_view name) { return run.id < name; });
+  const auto found =
+      std::lower_bound(runs_.begin(), runs_.end(), id, [](const WatchedRun& run, std::string_view name) { return run.id < name; });
   return found != runs_.end() && found->id == id ? &*found : nullptr;
 }
 
@@ -236,8 +238,8 @@ const WatchedSweep* WatchedFolder::find_sweep(std::string_view id) const {
   return found != sweeps_.end() ? &*found : nullptr;
 }
 
-void WatchedFolder::look_for_folders(const std::string& folder, const std::string& id, int depth, int& entries, std::vector<std::string>& runs,
-                                     std::vector<std::string>& sweeps) const {
+void WatchedFolder::look_for_folders(const std::string& folder, const std::string& id, int depth, int& entries,
+                                     std::vector<std::string>& runs, std::vector<std::string>& sweeps) const {
   if (stamp_of(train::config_path(folder)).exists()) {
     runs.push_back(id);
     return;
@@ -264,7 +266,8 @@ void WatchedFolder::refresh(double now) {
   const uint64_t before = revision_++;
   bool changed = false;
   const auto forget = [&](auto& files, const std::vector<std::string>& ids) {
-    changed = std::erase_if(files, [&](const auto& entry) { return !std::binary_search(ids.begin(), ids.end(), entry.first); }) > 0 || changed;
+    changed =
+        std::erase_if(files, [&](const auto& entry) { return !std::binary_search(ids.begin(), ids.end(), entry.first); }) > 0 || changed;
   };
   forget(run_files_, runs);
   forget(sweep_files_, sweeps);
@@ -337,7 +340,8 @@ void WatchedFolder::refresh_run(const std::string& id, RunFiles& files, double n
     attempt(problem, [&] { run.note = read_plain(path).value_or(""); });
   });
   update(files.log, train::log_path(folder), [](const std::string&) {});
-  if (const bool archived = stamp_of(train::archived_path(folder)).exists(); archived != run.archived) run.archived = archived, changed = true;
+  if (const bool archived = stamp_of(train::archived_path(folder)).exists(); archived != run.archived)
+    run.archived = archived, changed = true;
 
   const train::RunStatus& status = summary.status;
   const auto written = [](const FileStamp& stamp) { return stamp.exists() ? static_cast<double>(stamp.changed) * 1e-9 : 0; };
@@ -365,7 +369,8 @@ void WatchedFolder::refresh_run(const std::string& id, RunFiles& files, double n
     if (run.is_live() || !status.values.contains(name)) summary.status.values[name] = value;
   run.items_per_second = look.items_per_second, run.items = look.items;
   for (const auto& [name, value] : status.values)
-    if (run.items.empty() && name.ends_with(kPerSecond)) run.items = name.substr(0, name.size() - kPerSecond.size()), run.items_per_second = value;
+    if (run.items.empty() && name.ends_with(kPerSecond))
+      run.items = name.substr(0, name.size() - kPerSecond.size()), run.items_per_second = value;
   const double seconds = value_of(status, "train_seconds");
   run.peak_share = value_of(status, "flops") / seconds / value_of(status, "peak_flops");
   if (!(run.peak_share > 0) || !std::isfinite(run.peak_share)) run.peak_share = kUnknown;
@@ -408,8 +413,8 @@ WatchedFolder::Metrics& WatchedFolder::follow(const WatchedRun& run) {
   metrics->asked = ++asked_;
   Metrics& followed = *metrics;
   while (followed_.size() > kMostFollowed)
-    followed_.erase(
-        std::min_element(followed_.begin(), followed_.end(), [](const auto& a, const auto& b) { return a.second->asked < b.second->asked; }));
+    followed_.erase(std::min_element(followed_.begin(), followed_.end(),
+                                     [](const auto& a, const auto& b) { return a.second->asked < b.second->asked; }));
   followed.read(train::metrics_path(run.summary.folder));
   return followed;
 }

@@ -25,7 +25,7 @@ inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // What tells one content of a file from another, without reading it.
 struct FileStamp {
   uint64_t inode = 0;
-  int64_t size = -1;  // -1: there is no such file
+  int64_t size = -1;    // -1: there is no such file
   int64_t changed = 0;  // nanoseconds since 1970
 
   bool operator==(const FileStamp&) const = default;
@@ -45,7 +45,7 @@ struct WatchedRun {
   int64_t step = 0;                // by the last line of its metrics, which is younger than its status
   double seconds_left = kUnknown;  // of training, evaluations aside
   double items_per_second = kUnknown;
-  std::string items = {};       // what these are: "images"
+  std::string items = {};        // what these are: "images"
   double peak_share = kUnknown;  // of the multiply-adds that the machine can do
   double loss = kUnknown;        // the last
   CurvePoints losses = {};       // a few, evenly spread over the run
@@ -60,10 +60,10 @@ struct WatchedRun {
 };
 
 struct WatchedSweep {
-  std::string id;                               // its path below the folder
-  std::string title = {}, state = {};           // state: "210 points: 204 done, ..."
-  std::string problem = {};                     // why it cannot be shown; empty: it can
-  std::shared_ptr<const SweepData> data = {};   // null: it cannot be shown
+  std::string id;                              // its path below the folder
+  std::string title = {}, state = {};          // state: "210 points: 204 done, ..."
+  std::string problem = {};                    // why it cannot be shown; empty: it can
+  std::shared_ptr<const SweepData> data = {};  // null: it cannot be shown
   uint64_t revision = 0;
 };
 
@@ -81,7 +81,7 @@ class WatchedFolder {
   const std::string& folder() const { return folder_; }
   void refresh(double now = static_cast<double>(std::time(nullptr)));
 
-  uint64_t revision() const { return revision_; }  // grows with every change that a refresh finds
+  uint64_t revision() const { return revision_; }                // grows with every change that a refresh finds
   const std::vector<WatchedRun>& runs() const { return runs_; }  // by id
   const std::vector<WatchedSweep>& sweeps() const { return sweeps_; }
   const WatchedRun* find(std::string_view id) const;  // null: there is none

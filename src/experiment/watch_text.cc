@@ -21,12 +21,15 @@ std::string speed_text(const WatchedRun& run) {
   return std::isfinite(run.items_per_second) ? fmt::format("{:.0f} {}/s", run.items_per_second, run.items) : "-";
 }
 
-std::string peak_share_text(const WatchedRun& run) { return std::isfinite(run.peak_share) ? fmt::format("{:.0f}%", 100 * run.peak_share) : "-"; }
+std::string peak_share_text(const WatchedRun& run) {
+  return std::isfinite(run.peak_share) ? fmt::format("{:.0f}%", 100 * run.peak_share) : "-";
+}
 
 std::string score_text(const WatchedRun& run, const ScoreFormat& format) {
   const auto& values = run.summary.status.values;
   for (const ScoreFormat::Column& column : format.columns)
-    if (const auto value = values.find(column.value); value != values.end() && std::isfinite(value->second)) return column.text(value->second);
+    if (const auto value = values.find(column.value); value != values.end() && std::isfinite(value->second))
+      return column.text(value->second);
   return "-";
 }
 
@@ -104,13 +107,14 @@ Table watch_table(const std::vector<const WatchedRun*>& runs, const ScoreFormatO
   Table table{{"run", "state", "step", "left", "score", "best", "speed", "peak", "loss", ""}, {}};
   for (const WatchedRun* run : runs) {
     const ScoreFormat& format = format_of(run->summary);
-    table.rows.push_back({printable(run->id), run->state(), fmt::format("{}/{}", run->step, run->steps()), time_left_text(*run), score_text(*run, format),
-                          best_text(*run, format), speed_text(*run), peak_share_text(*run),
+    table.rows.push_back({printable(run->id), run->state(), fmt::format("{}/{}", run->step, run->steps()), time_left_text(*run),
+                          score_text(*run, format), best_text(*run, format), speed_text(*run), peak_share_text(*run),
                           std::isfinite(run->loss) ? fmt::format("{:.4g}", run->loss) : "-", sparkline(run->losses, 16, unicode)});
   }
   for (const support::ConfigDifference& difference : watched_differences(runs)) {
     table.header.push_back(difference.key);
-    for (size_t i = 0; i < runs.size(); ++i) table.rows[i].push_back(difference.values[i].empty() ? "-" : printable(unquoted(difference.values[i])));
+    for (size_t i = 0; i < runs.size(); ++i)
+      table.rows[i].push_back(difference.values[i].empty() ? "-" : printable(unquoted(difference.values[i])));
   }
   return table;
 }

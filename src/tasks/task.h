@@ -75,11 +75,11 @@ struct ExamplePicture {
   std::string title, type, bytes;  // type: "image/png"
 };
 struct Example {
-  int64_t step = 0;                                         // of the weights
+  int64_t step = 0;                                          // of the weights
   std::vector<std::pair<std::string, double>> classes = {};  // with their probabilities, the likeliest first
-  std::string text = {};                                    // a translation
+  std::string text = {};                                     // a translation
   std::vector<std::pair<std::string, double>> numbers = {};  // about the attention: "share of exact zeros"
-  std::vector<ExamplePicture> pictures = {};                // maps of attention
+  std::vector<ExamplePicture> pictures = {};                 // maps of attention
 };
 
 struct ExportRequest {

@@ -186,8 +186,8 @@ Line Screen::title(const std::string& now, int columns) const {
   std::map<std::string, int> states;
   int archived = 0;
   for (const WatchedRun& run : folder_.runs()) run.archived && !show_archived_ ? ++archived : ++states[run.state()];
-  std::string text = fmt::format(" hinge watch {}   {} run{}", printable(folder_.folder()), folder_.runs().size(),
-                                 folder_.runs().size() == 1 ? "" : "s");
+  std::string text =
+      fmt::format(" hinge watch {}   {} run{}", printable(folder_.folder()), folder_.runs().size(), folder_.runs().size() == 1 ? "" : "s");
   for (const char* state : {"running", "stale", "done", "stopped", "killed", "diverged", "failed", "unknown"})
     if (states[state] > 0) text += fmt::format(", {} {}", states[state], state);
   if (archived > 0) text += fmt::format(", {} archived", archived);
@@ -248,8 +248,9 @@ std::vector<Line> Screen::details(const WatchedRun& run, int rows, int columns) 
   fact("score", cell(run, Column::score));
   fact("best", run.summary.status.best_step ? fmt::format("{} at step {}", cell(run, Column::best), *run.summary.status.best_step)
                                             : cell(run, Column::best));
-  fact("speed", std::isfinite(run.peak_share) ? fmt::format("{}, {} of the machine's peak", cell(run, Column::speed), cell(run, Column::peak))
-                                              : cell(run, Column::speed));
+  fact("speed", std::isfinite(run.peak_share)
+                    ? fmt::format("{}, {} of the machine's peak", cell(run, Column::speed), cell(run, Column::peak))
+                    : cell(run, Column::speed));
   fact("why", run.summary.status.message, Style::bad);
   for (const std::string& problem : run.summary.problems) fact("problem", problem, Style::bad);
   fact("note", run.note);
@@ -279,8 +280,10 @@ std::vector<Line> Screen::list(int rows, int columns, const std::string& now) {
     selected_ = runs.front()->id;
   for (const experiment::WatchedSweep& sweep : folder_.sweeps())
     if (std::ssize(lines) < std::min(4, rows / 4))
-      lines.push_back({{" sweep ", Style::quiet}, {printable(sweep.id) + "  ", Style::plain},
-                       {printable(sweep.problem.empty() ? sweep.state : sweep.problem), sweep.problem.empty() ? Style::quiet : Style::bad}});
+      lines.push_back(
+          {{" sweep ", Style::quiet},
+           {printable(sweep.id) + "  ", Style::plain},
+           {printable(sweep.problem.empty() ? sweep.state : sweep.problem), sweep.problem.empty() ? Style::quiet : Style::bad}});
 
   // The names give way first, then columns from the right.
   std::vector<size_t> widths;
@@ -322,8 +325,8 @@ std::vector<Line> Screen::list(int rows, int columns, const std::string& now) {
       line.push_back({padded(cell(run, static_cast<Column>(i)), widths[i], i >= 2) + "  ", style});
     }
     if (spark)
-      line.push_back({padded(experiment::sparkline(run.losses, kSparkline, unicode_), width - total(count)),
-                      chosen ? Style::selected : Style::good});
+      line.push_back(
+          {padded(experiment::sparkline(run.losses, kSparkline, unicode_), width - total(count)), chosen ? Style::selected : Style::good});
     lines.push_back(std::move(line));
   }
   if (runs.empty())
@@ -341,7 +344,8 @@ std::vector<Line> Screen::draw(int rows, int columns, const std::string& now) {
   open_ = run != nullptr;
   std::vector<Line> lines = open_ ? details(*run, rows, columns) : list(rows, columns, now);
   lines.resize(static_cast<size_t>(std::max(0, rows - 1)));
-  std::string help = typing_ ? fmt::format(" filter: {}_   (name, state, note or key=value; Enter keeps it, Esc clears it)", printable(filter_))
+  std::string help = typing_
+                         ? fmt::format(" filter: {}_   (name, state, note or key=value; Enter keeps it, Esc clears it)", printable(filter_))
                      : open_ ? " Enter back   Up/Down other runs   q back"
                              : " Enter open   s sort   r reverse   / filter   a archived   q quit";
   if (!typing_ && !open_ && !filter_.empty()) help += fmt::format("   filter: {}", printable(filter_));

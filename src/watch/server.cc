@@ -61,7 +61,8 @@ void serve(WebApp& app, const ServerOptions& options, const std::atomic<bool>& s
   int port = options.port;
   if (port == 0 || !server.bind_to_port(options.host, port)) {
     if (port != 0 && !options.or_another)
-      throw std::runtime_error(fmt::format("cannot listen at {} port {}: another program may have it; choose another --port", options.host, port));
+      throw std::runtime_error(
+          fmt::format("cannot listen at {} port {}: another program may have it; choose another --port", options.host, port));
     port = server.bind_to_any_port(options.host);
     if (port <= 0) throw std::runtime_error(fmt::format("cannot listen at '{}': no such address of this machine", options.host));
   }

@@ -11,7 +11,7 @@ namespace hinge::watch {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;           // 0: any that is free
+  int port = 0;             // 0: any that is free
   bool or_another = false;  // where the port is taken, any that is free
 };
 

@@ -33,7 +33,8 @@ class Signals {
   Signals() {
     ended_by = 0;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      struct sigaction before {}, now {};
+      struct sigaction before {
+      }, now{};
       ::sigaction(signal, nullptr, &before);
       if (before.sa_handler == SIG_IGN) continue;
       now.sa_handler = end_watching;

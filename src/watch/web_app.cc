@@ -140,10 +140,10 @@ WebApp::WebApp(experiment::WatchedFolder& folder, Services services, WebOptions 
     : folder_(folder), services_(std::move(services)), options_(std::move(options)) {}
 
 const std::vector<WebApp::Route>& WebApp::routes() {
-  static const std::vector<Route> kRoutes = {{"/api/runs", &WebApp::runs, false},       {"/api/run", &WebApp::run, false},
-                                             {"/api/curves", &WebApp::curves, false},   {"/api/figure", &WebApp::figure, false},
-                                             {"/api/report", &WebApp::report, false},   {"/api/example", &WebApp::example, true},
-                                             {"/api/note", &WebApp::note, true},        {"/api/archive", &WebApp::archive, true}};
+  static const std::vector<Route> kRoutes = {{"/api/runs", &WebApp::runs, false},     {"/api/run", &WebApp::run, false},
+                                             {"/api/curves", &WebApp::curves, false}, {"/api/figure", &WebApp::figure, false},
+                                             {"/api/report", &WebApp::report, false}, {"/api/example", &WebApp::example, true},
+                                             {"/api/note", &WebApp::note, true},      {"/api/archive", &WebApp::archive, true}};
   return kRoutes;
 }
 
@@ -170,14 +170,15 @@ Response WebApp::respond(const Request& request) {
   } catch (const std::exception& error) {
     response = failure(422, error.what());
   }
-  const bool has_policy =
-      std::any_of(response.headers.begin(), response.headers.end(), [](const auto& header) { return header.first == "Content-Security-Policy"; });
+  const bool has_policy = std::any_of(response.headers.begin(), response.headers.end(),
+                                      [](const auto& header) { return header.first == "Content-Security-Policy"; });
   if (!has_policy) response.headers.emplace_back("Content-Security-Policy", kContentSecurityPolicy);
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{{"X-Content-Type-Options", "nosniff"},
-                                                                                            {"Referrer-Policy", "no-referrer"},
-                                                                                            {"Cross-Origin-Resource-Policy", "same-origin"},
-                                                                                            {"Cross-Origin-Opener-Policy", "same-origin"},
-                                                                                            {"Cache-Control", "no-store"}})
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"X-Content-Type-Options", "nosniff"},
+                                                                  {"Referrer-Policy", "no-referrer"},
+                                                                  {"Cross-Origin-Resource-Policy", "same-origin"},
+                                                                  {"Cross-Origin-Opener-Policy", "same-origin"},
+                                                                  {"Cache-Control", "no-store"}})
     response.headers.emplace_back(name, value);
   return response;
 }
@@ -350,7 +351,8 @@ Response WebApp::curves(const Request& request) {
   refresh();
   json curves = json::array();
   for (const std::string& id : ids)
-    if (const WatchedRun* run = folder_.find(id)) curves.push_back({{"run", id}, {"points", points_json(folder_.curve(*run, metric, most))}});
+    if (const WatchedRun* run = folder_.find(id))
+      curves.push_back({{"run", id}, {"points", points_json(folder_.curve(*run, metric, most))}});
   return json_response({{"metric", metric}, {"curves", curves}});
 }
 
@@ -371,8 +373,9 @@ Response WebApp::figure(const Request& request) {
 // ---- what takes longer
 
 Response WebApp::report(const Request& request) {
-  Response response{.type = kHtml,
-                    .headers = {{"Content-Disposition", "attachment; filename=\"report.html\""}, {"Content-Security-Policy", kReportPolicy}}};
+  Response response{
+      .type = kHtml,
+      .headers = {{"Content-Disposition", "attachment; filename=\"report.html\""}, {"Content-Security-Policy", kReportPolicy}}};
   std::vector<experiment::RunSummary> runs;
   {
     const std::lock_guard lock(mutex_);

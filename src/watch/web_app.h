@@ -99,8 +99,8 @@ class WebApp {
   std::mutex models_mutex_;  // one model is asked at a time
   std::atomic<int> asking_{0};
   std::chrono::steady_clock::time_point looked_{};
-  std::vector<std::string> differing_;  // config keys
-  uint64_t differing_since_ = 0;        // revision
+  std::vector<std::string> differing_;                                // config keys
+  uint64_t differing_since_ = 0;                                      // revision
   std::map<std::string, std::map<std::string, std::string>> values_;  // of those keys, by run
   uint64_t values_of_ = 0;                                            // the revision they are of
 };

@@ -97,14 +97,16 @@ TEST_F(WatchCommand, ARunKeepsWhatItSaid) {
   EXPECT_NE(log.find("Z step 12: "), std::string::npos) << log;
   EXPECT_NE(log.find("Z done at step 12\n"), std::string::npos) << log;
   const json status = json::parse(hinge_command::read_file(path("runs/softmax/status.json")));
-  EXPECT_GT(status["values"]["peak_flops"].get<double>(), status["values"]["flops"].get<double>() / status["values"]["train_seconds"].get<double>());
+  EXPECT_GT(status["values"]["peak_flops"].get<double>(),
+            status["values"]["flops"].get<double>() / status["values"]["train_seconds"].get<double>());
 }
 
 // A started server and the address that it says.
 class WatchServer {
  public:
   WatchServer(const std::string& folder, std::vector<std::string> arguments)
-      : out_(folder + "/served"), process_(out_, folder + "/served-err", (arguments.insert(arguments.begin(), {"watch", "--web"}), arguments)) {
+      : out_(folder + "/served"),
+        process_(out_, folder + "/served-err", (arguments.insert(arguments.begin(), {"watch", "--web"}), arguments)) {
     const bool said = wait_until([&] { return process_.ended() || text().find("Ctrl-C") != std::string::npos; });
     if (!said || process_.ended()) return;
     const std::string said_text = text(), scheme = "http://";
@@ -147,9 +149,7 @@ TEST_F(WatchCommand, ServesThePage) {
   std::fill(image.pixels.begin(), image.pixels.end(), uint8_t{90});
   const std::vector<uint8_t> png = hinge::data::encode_png(image);
   const httplib::Headers own = {{"X-Hinge-Watch", "1"}};
-  const auto ask = [&](const std::string& body) {
-    return client.Post("/api/example?run=softmax", own, body, "application/octet-stream");
-  };
+  const auto ask = [&](const std::string& body) { return client.Post("/api/example?run=softmax", own, body, "application/octet-stream"); };
   answer = ask({png.begin(), png.end()});
   ASSERT_TRUE(answer);
   ASSERT_EQ(answer->status, 200) << answer->body;

@@ -32,11 +32,12 @@ class WatchTest : public support::TemporaryFolderTest {
     for (int64_t i = 1; i <= lines; ++i) append(metrics, i);
     run.log("training");
     run.log("step 10: accuracy 50%");
-    run.write_status({.state = state,
-                      .step = 10 * lines,
-                      .steps = 1000,
-                      .best = 0.75,
-                      .values = {{"accuracy", 0.5}, {"images_per_second", 99}, {"train_seconds", 20}, {"flops", 4e9}, {"peak_flops", 1e9}}});
+    run.write_status(
+        {.state = state,
+         .step = 10 * lines,
+         .steps = 1000,
+         .best = 0.75,
+         .values = {{"accuracy", 0.5}, {"images_per_second", 99}, {"train_seconds", 20}, {"flops", 4e9}, {"peak_flops", 1e9}}});
   }
   static void append(support::MetricsWriter& metrics, int64_t line) {
     metrics.append({10 * line, {{"train/loss", 100.0 / static_cast<double>(line)}, {"train/images_per_second", 123.0}}});
@@ -66,8 +67,9 @@ TEST_F(WatchTest, ShowsRunsAtEveryDepth) {
   EXPECT_EQ(folder.find("relu")->group, "");
   EXPECT_EQ(folder.find("rel"), nullptr);
   EXPECT_EQ(folder.find("../relu"), nullptr);
-  const Table table = watch_table({folder.find("group/softmax"), folder.find("relu")},
-                                  [](const RunSummary&) -> const ScoreFormat& { return kScores; }, /*unicode=*/false);
+  const Table table = watch_table(
+      {folder.find("group/softmax"), folder.find("relu")}, [](const RunSummary&) -> const ScoreFormat& { return kScores; },
+      /*unicode=*/false);
   EXPECT_EQ(table.header.back(), "model.h");
   EXPECT_EQ(table.rows[0], (std::vector<std::string>{"group/softmax", "stopped", "500/1000", "-", "50%", "75%", "123 images/s", "20%", "2",
                                                      table.rows[0][9], "softmax"}));
@@ -268,7 +270,9 @@ TEST_F(WatchTest, ASweepIsShownByItsCopies) {
 
 TEST(WatchText, NothingThatATerminalWouldObey) {
   EXPECT_EQ(printable("relu \x1b[2J\n\x7f"), "relu ?[2J??");
-  EXPECT_EQ(printable("\xc2\x9b" "2J \xff ä ✓"), "?2J ? ä ✓");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J \xff ä ✓"),
+            "?2J ? ä ✓");
   EXPECT_EQ(shell_word("runs/a=1,b"), "runs/a=1,b");
   EXPECT_EQ(shell_word("my runs/it's"), "'my runs/it'\\''s'");
   EXPECT_EQ(sparkline({{1, 0}, {2, 7}, {3, 3.5}}, 8, false), "_#=");

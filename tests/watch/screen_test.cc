@@ -78,8 +78,8 @@ TEST_F(ScreenTest, MovesAndOpens) {
   type("j");
   screen_.press(Key::open);
   const std::string details = text();
-  for (const char* part : {" b-relu", "stopped", "100/200", "best    93% at step 90", "hinge train --resume", "loss of training, steps 10 to 100",
-                           "accuracy of b-relu", "#"})
+  for (const char* part : {" b-relu", "stopped", "100/200", "best    93% at step 90", "hinge train --resume",
+                           "loss of training, steps 10 to 100", "accuracy of b-relu", "#"})
     EXPECT_NE(details.find(part), std::string::npos) << part << "\n" << details;
   screen_.press(Key::up);
   EXPECT_NE(text().find("accuracy of a-softmax"), std::string::npos);

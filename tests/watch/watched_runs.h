@@ -11,8 +11,9 @@
 
 namespace hinge::watch {
 
-inline const experiment::ScoreFormat kPercent = {[](double score) { return std::to_string(static_cast<int>(100 * score)) + "%"; },
-                                                 {{"accuracy", "accuracy", [](double value) { return std::to_string(static_cast<int>(100 * value)) + "%"; }}}};
+inline const experiment::ScoreFormat kPercent = {
+    [](double score) { return std::to_string(static_cast<int>(100 * score)) + "%"; },
+    {{"accuracy", "accuracy", [](double value) { return std::to_string(static_cast<int>(100 * value)) + "%"; }}}};
 inline const experiment::ScoreFormat& percent(const experiment::RunSummary&) { return kPercent; }
 
 class WatchedRunsTest : public support::TemporaryFolderTest {

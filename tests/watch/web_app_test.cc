@@ -32,12 +32,16 @@ class WebAppTest : public WatchedRunsTest {
                             if (input == "bad") throw std::runtime_error("the picture is neither JPEG nor PNG");
                             return {{"run", run}, {"bytes", input.size()}};
                           },
-                          .curves = [](const auto&) { return std::vector<experiment::ReportCurve>{{"train/loss", "Loss", "nats"}}; },
-                          .report = [](const std::vector<experiment::RunSummary>& runs) {
-                            std::string names = "<html>";
-                            for (const auto& run : runs) names += run.name + std::to_string(run.metrics.size());
-                            return names;
-                          }},
+                          .curves =
+                              [](const auto&) {
+                                return std::vector<experiment::ReportCurve>{{"train/loss", "Loss", "nats"}};
+                              },
+                          .report =
+                              [](const std::vector<experiment::RunSummary>& runs) {
+                                std::string names = "<html>";
+                                for (const auto& run : runs) names += run.name + std::to_string(run.metrics.size());
+                                return names;
+                              }},
                  options);
     return *app_;
   }
@@ -46,7 +50,8 @@ class WebAppTest : public WatchedRunsTest {
     return {"GET", path, std::move(query), {{"host", "localhost:8642"}}, ""};
   }
   static Request post(const std::string& path, std::multimap<std::string, std::string> query, const std::string& body = "") {
-    return {"POST", path, std::move(query), {{"host", "localhost:8642"}, {"origin", "http://localhost:8642"}, {"x-hinge-watch", "1"}}, body};
+    return {
+        "POST", path, std::move(query), {{"host", "localhost:8642"}, {"origin", "http://localhost:8642"}, {"x-hinge-watch", "1"}}, body};
   }
   static std::string header(const Response& response, const std::string& name) {
     for (const auto& [key, value] : response.headers)
@@ -141,8 +146,10 @@ TEST_F(WebAppTest, ExamplesAndReports) {
 
 TEST_F(WebAppTest, NothingOutsideOfTheFolder) {
   for (const std::string id : {"../secret", "secret", "relu/../../secret", "/etc", "", ".", "..", "relu/", "./relu", "relu\\.."}) {
-    for (const char* route : {"/api/run", "/api/report"}) EXPECT_NE(app().respond(get(route, {{"run", id}})).status, 200) << route << " " << id;
-    for (const char* route : {"/api/note", "/api/example"}) EXPECT_EQ(app().respond(post(route, {{"run", id}}, "x")).status, 404) << route << " " << id;
+    for (const char* route : {"/api/run", "/api/report"})
+      EXPECT_NE(app().respond(get(route, {{"run", id}})).status, 200) << route << " " << id;
+    for (const char* route : {"/api/note", "/api/example"})
+      EXPECT_EQ(app().respond(post(route, {{"run", id}}, "x")).status, 404) << route << " " << id;
   }
   EXPECT_EQ(app().respond(get("/api/figure", {{"sweep", "../secret"}, {"name", "x"}})).status, 404);
   for (const char* file : {"/etc/passwd", "/../index.html", "/relu/status.json", "//index.html", "", "index.html", "/page/watch.js"})
@@ -210,7 +217,8 @@ TEST_F(WebAppTest, WithATokenNothingWithoutIt) {
 
 TEST_F(WebAppTest, FiguresOfASweep) {
   put("runs/rates/sweep.toml",
-      "title = \"Rates\"\nbase = \"base.toml\"\n[axes.lr]\nkey = \"optim.lr\"\nvalues = [1, 2]\n[[grid]]\naxes = [\"lr\"]\n[[figure]]\nname = \"rates\"\nx = \"lr\"\ny = "
+      "title = \"Rates\"\nbase = \"base.toml\"\n[axes.lr]\nkey = \"optim.lr\"\nvalues = [1, 2]\n[[grid]]\naxes = "
+      "[\"lr\"]\n[[figure]]\nname = \"rates\"\nx = \"lr\"\ny = "
       "\"eval/accuracy\"\n");
   WebApp& web = app();
   const json all = json::parse(web.respond(get("/api/runs")).body);
@@ -220,9 +228,11 @@ TEST_F(WebAppTest, FiguresOfASweep) {
   EXPECT_EQ(web.respond(get("/api/figure", {{"sweep", "rates"}, {"name", "rates"}})).status, 404);
   std::string results;
   for (const int lr : {1, 2})
-    results += R"({"point": {"lr": )" + std::to_string(lr) +
-               R"(}, "config": "c", "state": "done", "message": "", "steps": 1, "parameters": 1, "flops": 1, "seconds": 1, "core_hours": 1,)"
-               R"( "scores": {"eval/accuracy": [[1, 0.5]]}, "measures": {}, "version": "", "machine": "", "finished": ""})" "\n";
+    results +=
+        R"({"point": {"lr": )" + std::to_string(lr) +
+        R"(}, "config": "c", "state": "done", "message": "", "steps": 1, "parameters": 1, "flops": 1, "seconds": 1, "core_hours": 1,)"
+        R"( "scores": {"eval/accuracy": [[1, 0.5]]}, "measures": {}, "version": "", "machine": "", "finished": ""})"
+        "\n";
   put("runs/rates/results.jsonl", results);
   WebApp& again = app();
   const Response figure = again.respond(get("/api/figure", {{"sweep", "rates"}, {"name", "rates"}}));

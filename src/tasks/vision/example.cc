@@ -32,8 +32,11 @@ tasks::Example example(const std::string& run, const std::string& bytes) {
   for (const Prediction& prediction : predict(trained, input, kClasses))
     made.classes.emplace_back(trained.classes[static_cast<size_t>(prediction.label)], prediction.probability);
   const AttentionNumbers numbers = mean_of_layers(maps);
-  made.numbers = {{"sum of a query's weights", numbers.mass}, {"entropy in nats", numbers.entropy}, {"share of exact zeros", numbers.zero_share}};
-  const auto add = [&](const std::string& title, const data::Image& image) { made.pictures.push_back({title, "image/png", png_of(image)}); };
+  made.numbers = {
+      {"sum of a query's weights", numbers.mass}, {"entropy in nats", numbers.entropy}, {"share of exact zeros", numbers.zero_share}};
+  const auto add = [&](const std::string& title, const data::Image& image) {
+    made.pictures.push_back({title, "image/png", png_of(image)});
+  };
   add("what the model sees", enlarged(input.image));
   for (size_t i = 0; i < maps.layers.size(); ++i) add(fmt::format("layer {}", i), overlay(input.image, maps.layers[i].map, patch));
   add("rollout", overlay(input.image, maps.rollout, patch));
