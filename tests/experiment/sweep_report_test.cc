@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "../support/errors.h"
 #include "experiment/sweep_tables.h"
 #include "sweep_results_file.h"
@@ -65,11 +67,14 @@ TEST_F(SweepReportTest, TablesHaveMeanDeviationAndCount) {
 TEST_F(SweepReportTest, AMeasuredAxisUnfoldsEachRun) {
   for (PointResult& one : results_) one.measures["at_4.accuracy"] = 0.5, one.measures["at_16.accuracy"] = 0.75;
   write_results();
+  for (PointResult& one : results_) one.measures["at_4.top5"] = 1;
+  write_results();
   const std::string measures = R"([measured.tokens]
 label = "tokens at evaluation"
 values = [4, 16]
 [derived]
 seen = "at_{tokens}.accuracy"
+seen_first = "at_{tokens}.top5"
 gain = "2 * alpha"
 )";
   const SweepData all = data(measures + R"([[table]]
@@ -92,6 +97,9 @@ panels = "L"
   EXPECT_EQ(table.header, (std::vector<std::string>{"activation", "tokens at evaluation = 4", "tokens at evaluation = 16"}));
   EXPECT_EQ(table.rows.at(0), (std::vector<std::string>{"softmax", "50.00 ± 0.00 (4)", "75.00 ± 0.00 (4)"}));
   EXPECT_EQ(figure_files(all).size(), 1u);
+  EXPECT_EQ(all.unfolded[0].quantity("seen_first"), 1);
+  EXPECT_TRUE(std::isnan(all.unfolded[1].quantity("seen_first"))) << "no value has to have everything";
+  EXPECT_TRUE(mentions(error_of([&] { data(measures + "other = \"at_{tokens}.loss\"\n"); }), {"there is no quantity 'at_16.loss'"}));
   EXPECT_TRUE(mentions(error_of([&] { data(measures + "other = \"at_{token}.accuracy\"\n"); }),
                        {"derived.other", "'{token}' is no measured axis"}));
   EXPECT_TRUE(mentions(error_of([&] { data(measures + "[[grid]]\naxes = [\"tokens\"]\n"); }), {"'tokens', along which runs are measured"}));
