@@ -32,6 +32,7 @@ name = "hours"
 title = "Hours <of>"
 rows = ["h"]
 value = "core_hours"
+label = "hours of <work>"
 )";
 
 class SweepReportTest : public SweepResultsTest {
@@ -60,8 +61,17 @@ TEST_F(SweepReportTest, TablesHaveMeanDeviationAndCount) {
   EXPECT_EQ(table.rows[1], (std::vector<std::string>{"16", "relu", "82.00 (1), 1 diverged", "81.00 ± 1.41 (2)", "81.00 ± 1.41 (2)", ""}));
   EXPECT_EQ(table.rows[2], (std::vector<std::string>{"16", "gelu", "diverged", "80.00 (1 of 2)", "missing", ""}));
   const Table hours = tabulate(all, all.sweep.tables[1]);
-  EXPECT_EQ(hours.header, (std::vector<std::string>{"activation", "core-hours of training"}));
+  EXPECT_EQ(hours.header, (std::vector<std::string>{"activation", "hours of <work>"}));
   EXPECT_EQ(hours.rows.at(0), (std::vector<std::string>{"softmax", "0.01050 ± 0.00058 (4)"}));
+}
+
+TEST_F(SweepReportTest, SmallNumbersBesideLargeOnesKeepTheirDigits) {
+  for (PointResult& one : results_) one.measures["test.variance"] = value_of(one.point, "h") == "softmax" ? 4303 : 0.015625;
+  write_results();
+  const SweepData all = data("[[table]]\nname = \"t\"\nrows = [\"h\"]\nvalue = \"test.variance\"\nwhere = { L = 49 }\n");
+  const Table table = tabulate(all, all.sweep.tables[0]);
+  EXPECT_EQ(table.rows.at(0).at(1), "4303 ± 0 (2)");
+  EXPECT_EQ(table.rows.at(1).at(1), "0.0156 ± 0 (6)");
 }
 
 TEST_F(SweepReportTest, AMeasuredAxisUnfoldsEachRun) {
