@@ -153,8 +153,12 @@ void draw_heading(Svg& svg, const Heading& heading, const std::string& title, co
 struct Frame {
   double left = 0, top = 0, width = 0, height = kPlotHeight, low = 0, high = 1;
   std::vector<double> ticks;
+  bool log = false;
 
-  double y(double value) const { return top + height * (1 - (value - low) / (high - low)); }
+  double y(double value) const {
+    const double share = log ? std::log(std::max(value, low) / low) / std::log(high / low) : (value - low) / (high - low);
+    return top + height * (1 - share);
+  }
   double bottom() const { return top + height; }
   double right() const { return left + width; }
 };
@@ -265,8 +269,30 @@ XAxis make_x_axis(const LineChart& chart) {
   return axis;
 }
 
+// A logarithmic y axis. What a band has at or below zero is cut off.
+void choose_log_y(const LineChart& chart, Frame& frame) {
+  Range range;
+  const auto add = [&](const std::string& label, double y) {
+    if (y <= 0)
+      throw std::invalid_argument(fmt::format("series '{}' has a point at y = {}, which a logarithmic axis cannot show", label, y));
+    range.add(y);
+  };
+  for (const LinePanel& panel : chart.panels) {
+    for (const LineSeries& series : panel.series) {
+      for (const auto& point : series.points) add(series.label, point.second);
+      for (const auto& sample : series.samples) add(series.label, sample.second);
+    }
+    for (const ReferenceLine& reference : panel.references) add(reference.label, reference.value);
+  }
+  if (range.empty()) range = {1, 10};
+  frame.log = true;
+  frame.low = range.low / 1.2, frame.high = range.high * 1.2;
+  frame.ticks = log_ticks(frame.low, frame.high);
+}
+
 // The y axis: its range and ticks.
 void choose_y(const LineChart& chart, Frame& frame) {
+  if (chart.log_y) return choose_log_y(chart, frame);
   Range range;
   for (const LinePanel& panel : chart.panels) {
     for (const LineSeries& series : panel.series) {

@@ -51,7 +51,7 @@ struct LinePanel {
 // Panels side by side, three in a row at most, with the same axes. A label that occurs in several panels stands once in the legend.
 struct LineChart {
   std::string title, subtitle, x_label, y_label;
-  bool log_x = false;
+  bool log_x = false, log_y = false;
   bool from_zero = false;  // the y axis begins at zero; otherwise it covers the data only
   std::vector<LinePanel> panels;
   std::vector<double> x_ticks = {};       // empty: round numbers
@@ -61,7 +61,7 @@ struct LineChart {
   std::optional<double> y_from = {};      // the y axis begins here; a point below it becomes a triangle at the bottom
 };
 
-// Both throw std::invalid_argument for a chart without data, with uneven series, or with x <= 0 on a logarithmic axis.
+// Both throw std::invalid_argument for a chart without data, with uneven series, or with numbers <= 0 on a logarithmic axis.
 std::string render(const BarChart&);
 std::string render(const LineChart&);
 

@@ -402,8 +402,9 @@ class Reader {
     figure.lines = read_axis_name(keys, "lines"), figure.panels = read_axis_name(keys, "panels");
     figure.x_label = keys.text("x_label"), figure.y_label = keys.text("y_label");
     figure.top_x = keys.text("top_x");
-    figure.percent = keys.flag("percent"), figure.log_x = keys.flag("log_x");
+    figure.percent = keys.flag("percent"), figure.log_x = keys.flag("log_x"), figure.log_y = keys.flag("log_y");
     figure.y_from = keys.number("y_from");
+    if (figure.log_y && figure.y_from) keys.fail("'figure.y_from' does not go with log_y");
     figure.where = read_filter(keys);
     figure.reference = read_reference(keys);
     keys.end();
@@ -419,7 +420,7 @@ class Reader {
     config.rows = keys.texts("rows");
     for (const std::string& row : config.rows) require_axis(keys, *table.get("rows"), row);
     config.columns = read_axis_name(keys, "columns");
-    config.value = keys.required_text("value");
+    config.value = keys.required_text("value"), config.label = keys.text("label");
     config.percent = keys.flag("percent");
     config.where = read_filter(keys);
     keys.end();

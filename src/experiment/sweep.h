@@ -34,16 +34,16 @@ struct SweepPoint {
 using PointFilter = std::vector<std::pair<std::string, std::vector<AxisValue>>>;
 
 struct FigureConfig {
-  std::string name;                        // of its file
-  std::string title = {};                  // default: the sweep's
-  std::string x, y;                        // an axis, a derived quantity, a score or a measure; x may be "step"
-  std::string lines = {}, panels = {};     // axes; empty: none
-  std::string x_label = {}, y_label = {};  // empty: the axis' label or the name
-  std::string top_x = {};                  // a derived quantity for a second x axis; empty: none
-  bool percent = false, log_x = false;     // percent: y is a share
-  std::optional<double> y_from = {};       // where the y axis begins; nothing: below all points
-  PointFilter where = {};                  // only these points; empty: all
-  Point reference = {};                    // the points with these values are the line to meet; empty: none
+  std::string name;                                    // of its file
+  std::string title = {};                              // default: the sweep's
+  std::string x, y;                                    // an axis, a derived quantity, a score or a measure; x may be "step"
+  std::string lines = {}, panels = {};                 // axes; empty: none
+  std::string x_label = {}, y_label = {};              // empty: the axis' label or the name
+  std::string top_x = {};                              // a derived quantity for a second x axis; empty: none
+  bool percent = false, log_x = false, log_y = false;  // percent: y is a share
+  std::optional<double> y_from = {};                   // where the y axis begins; nothing: below all points
+  PointFilter where = {};                              // only these points; empty: all
+  Point reference = {};                                // the points with these values are the line to meet; empty: none
 };
 
 struct TableConfig {
@@ -52,6 +52,7 @@ struct TableConfig {
   std::vector<std::string> rows;  // axes
   std::string columns = {};       // an axis; empty: one column
   std::string value;              // a derived quantity, a score or a measure
+  std::string label = {};         // of the value, for people; empty: its name
   bool percent = false;
   PointFilter where = {};
 };

@@ -76,8 +76,12 @@ bool may_come(const Sweep& sweep, const std::vector<std::string>& known, const s
 
 std::string unknown(const char* kind, const std::string& name, const std::vector<std::string>& known) {
   const std::optional<std::string> near = support::nearest(name, known);
+  constexpr size_t kMost = 40;
+  const std::vector<std::string> some(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(std::min(known.size(), kMost)));
+  std::string names = known.empty() ? "none" : fmt::format("{}", fmt::join(some, ", "));
+  if (known.size() > kMost) names += fmt::format(" and {} more", known.size() - kMost);
   return fmt::format("there is no {} '{}'.{} There {}: {}", kind, name, near ? fmt::format(" Did you mean '{}'?", *near) : "",
-                     known.size() == 1 ? "is" : "are", known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+                     known.size() == 1 ? "is" : "are", names);
 }
 
 [[noreturn]] void fail(const Sweep& sweep, const std::string& where, const std::string& what) {
@@ -99,6 +103,29 @@ std::string filled_in(const Sweep& sweep, std::string formula, const Point& poin
   return formula;
 }
 
+bool is_known(const SweepData& data, const std::string& name) {
+  const std::string plain = formula_name(name);
+  return std::find(data.quantities.begin(), data.quantities.end(), plain) != data.quantities.end() ||
+         may_come(data.sweep, data.quantities, plain);
+}
+
+// A formula with names of measured axes. Some of their values may lack what it reads, but not all of them.
+void derive_unfolded(SweepData& data, const std::string& name, const std::string& text, const std::string& where) {
+  std::map<std::string, Formula> formulas;
+  for (DataPoint& point : data.unfolded) {
+    const std::string filled = filled_in(data.sweep, text, point.point);
+    auto found = formulas.find(filled);
+    if (found == formulas.end()) found = formulas.emplace(filled, Formula(filled)).first;
+    add(point, name, found->second.value(point.quantities));
+  }
+  const auto readable = [&](const auto& entry) {
+    const std::vector<std::string>& names = entry.second.names();
+    return std::all_of(names.begin(), names.end(), [&](const std::string& read) { return is_known(data, read); });
+  };
+  if (std::any_of(formulas.begin(), formulas.end(), readable)) return;
+  for (const std::string& read : formulas.begin()->second.names()) require_quantity(data, read, where);
+}
+
 void derive(SweepData& data, const std::string& name, const std::string& text) {
   const std::string where = fmt::format("derived.{}", name);
   if (std::find(data.quantities.begin(), data.quantities.end(), formula_name(name)) != data.quantities.end())
@@ -108,16 +135,14 @@ void derive(SweepData& data, const std::string& name, const std::string& text) {
   if (const size_t at = unnamed.find('{'); at != std::string::npos)
     fail(data.sweep, where, fmt::format("'{}' is no measured axis", unnamed.substr(at, unnamed.find('}', at) + 1 - at)));
   try {
-    std::map<std::string, Formula> formulas;
-    const auto formula_of = [&](const std::string& filled) -> const Formula& {
-      if (const auto found = formulas.find(filled); found != formulas.end()) return found->second;
-      const Formula& formula = formulas.emplace(filled, Formula(filled)).first->second;
+    if (unnamed.size() == text.size()) {
+      const Formula formula(text);
       for (const std::string& read : formula.names()) require_quantity(data, read, where);
-      return formula;
-    };
-    if (text.find('{') == std::string::npos)
-      for (DataPoint& point : data.points) add(point, name, formula_of(text).value(point.quantities));
-    for (DataPoint& point : data.unfolded) add(point, name, formula_of(filled_in(data.sweep, text, point.point)).value(point.quantities));
+      for (std::vector<DataPoint>* points : {&data.points, &data.unfolded})
+        for (DataPoint& point : *points) add(point, name, formula.value(point.quantities));
+    } else {
+      derive_unfolded(data, name, text, where);
+    }
   } catch (const std::invalid_argument& error) {
     fail(data.sweep, where, error.what());
   }
@@ -173,9 +198,7 @@ SweepData gather(Sweep sweep, std::vector<PointResult> results) {
 }
 
 void require_quantity(const SweepData& data, const std::string& name, const std::string& where) {
-  const std::string plain = formula_name(name);
-  if (std::find(data.quantities.begin(), data.quantities.end(), plain) != data.quantities.end()) return;
-  if (!may_come(data.sweep, data.quantities, plain)) fail(data.sweep, where, unknown("quantity", name, data.quantities));
+  if (!is_known(data, name)) fail(data.sweep, where, unknown("quantity", name, data.quantities));
 }
 
 const Axis& require_axis(const SweepData& data, const std::string& name, const std::string& where) {

@@ -46,6 +46,7 @@ class Drawing {
                     .x_label = figure_.x_label,
                     .y_label = figure_.y_label.empty() ? quantity_label(data_, figure_.y) : figure_.y_label,
                     .log_x = figure_.log_x,
+                    .log_y = figure_.log_y,
                     .panels = {},
                     .cross_label = "diverged"};
     if (chart.x_label.empty()) chart.x_label = figure_.x == kStep ? "training step" : quantity_label(data_, figure_.x);

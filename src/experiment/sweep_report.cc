@@ -144,9 +144,8 @@ std::string render_html(const SweepData& data) {
   }
   for (const TableConfig& config : sweep.tables) {
     const std::string& title = config.title.empty() ? config.name : config.title;
-    const std::string value = quantity_label(data, config.value) + (config.percent ? ", percent" : "");
-    html +=
-        fmt::format("<h2>{}</h2>\n<p class=\"quiet\">{}: mean ± standard deviation (number of runs)</p>\n", escaped(title), escaped(value));
+    html += fmt::format("<h2>{}</h2>\n<p class=\"quiet\">{}: mean ± standard deviation (number of runs)</p>\n", escaped(title),
+                        escaped(value_title(data, config)));
     html += table_html(tabulate(data, config));
   }
   const std::string lists = list("Missing", points_that(data, [](const DataPoint& point) { return !point.result; })) +

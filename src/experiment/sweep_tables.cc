@@ -16,15 +16,30 @@ struct Cell {
   size_t diverged = 0, missing = 0;
 };
 
-// As many decimals as the largest value needs for four digits, the same in all cells.
-std::string number_text(double value, double largest) {
+// The sizes of a table's values, zeros aside.
+struct Range {
+  double smallest = 0, largest = 0;
+
+  void add(double value) {
+    const double size = std::abs(value);
+    if (size == 0) return;
+    smallest = largest > 0 ? std::min(smallest, size) : size;
+    largest = std::max(largest, size);
+  }
+};
+
+// As many decimals as the largest value needs for four digits, the same in all cells; but three digits of each value where the small ones
+// would lose theirs.
+std::string number_text(double value, const Range& range) {
+  const double largest = range.largest;
   if (largest >= 1e6) return fmt::format("{:.3e}", value);
+  if (largest > 100 * range.smallest) return std::abs(value) >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
   const int decimals = largest > 0 ? 3 - static_cast<int>(std::floor(std::log10(largest))) : 3;
   return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, 9));
 }
 
-std::string cell_text(const Cell& cell, bool percent, double largest) {
-  const auto number = [&](double value) { return percent ? fmt::format("{:.2f}", 100 * value) : number_text(value, largest); };
+std::string cell_text(const Cell& cell, bool percent, const Range& range) {
+  const auto number = [&](double value) { return percent ? fmt::format("{:.2f}", 100 * value) : number_text(value, range); };
   if (cell.values.empty()) return cell.diverged > 0 ? "diverged" : "missing";
   const Summary summary = summarise(cell.values);
   std::string text = number(summary.mean);
@@ -37,6 +52,10 @@ std::string cell_text(const Cell& cell, bool percent, double largest) {
 
 }  // namespace
 
+std::string value_title(const SweepData& data, const TableConfig& config) {
+  return (config.label.empty() ? quantity_label(data, config.value) : config.label) + (config.percent ? " (%)" : "");
+}
+
 Table tabulate(const SweepData& data, const TableConfig& config) {
   const std::string where = fmt::format("table '{}'", config.name);
   std::vector<const Axis*> rows;
@@ -48,7 +67,7 @@ Table tabulate(const SweepData& data, const TableConfig& config) {
   // By their places on the axes; a point without such an axis comes after those with it.
   std::map<std::vector<size_t>, std::map<size_t, Cell>> cells;
   std::map<size_t, bool> used_columns;
-  double largest = 0;
+  Range range;
   std::vector<std::string> axes = config.rows;
   axes.push_back(config.columns);
   for (const auto& condition : config.where) axes.push_back(condition.first);
@@ -62,7 +81,7 @@ Table tabulate(const SweepData& data, const TableConfig& config) {
     const double value = point->done() ? point->quantity(config.value) : std::nan("");
     if (std::isfinite(value)) {
       cell.values.push_back(value);
-      largest = std::max(largest, std::abs(value));
+      range.add(value);
     } else {
       ++(point->diverged() ? cell.diverged : cell.missing);
     }
@@ -72,7 +91,7 @@ Table tabulate(const SweepData& data, const TableConfig& config) {
   for (const Axis* axis : rows) table.header.push_back(axis->label);
   for (const auto& [column, used] : used_columns) {
     if (columns == nullptr)
-      table.header.push_back(quantity_label(data, config.value) + (config.percent ? " (%)" : ""));
+      table.header.push_back(value_title(data, config));
     else if (column < columns->choices.size())
       table.header.push_back(value_label(*columns, columns->choices[column].value));
     else
@@ -84,7 +103,7 @@ Table tabulate(const SweepData& data, const TableConfig& config) {
       texts.push_back(key[i] < rows[i]->choices.size() ? value_text(rows[i]->choices[key[i]].value) : "-");
     for (const auto& [column, used] : used_columns) {
       const auto cell = row.find(column);
-      texts.push_back(cell == row.end() ? "" : cell_text(cell->second, config.percent, largest));
+      texts.push_back(cell == row.end() ? "" : cell_text(cell->second, config.percent, range));
     }
   }
   return table;

@@ -9,6 +9,9 @@
 
 namespace hinge::experiment {
 
+// What the cells hold, for people: its label or name, with (%) for a share.
+std::string value_title(const SweepData& data, const TableConfig& config);
+
 // A row for each combination of the rows' axes that the sweep has. A cell is the mean ± standard deviation (number of runs). Throws
 // support::ConfigError if the table asks for what the sweep does not have.
 Table tabulate(const SweepData& data, const TableConfig& config);

@@ -152,6 +152,19 @@ TEST(LineChart, NamesOnTheXAxis) {
   EXPECT_THROW(render(chart), std::invalid_argument);
 }
 
+TEST(LineChart, ALogarithmicYHasEqualStepsForEqualRatios) {
+  LineChart chart = one_panel({{.label = "s", .points = {{1, 0.1}, {2, 1}, {3, 10}, {4, std::nan("")}}, .deviations = {0.2, 0, 0, 0}}});
+  chart.log_y = true;
+  const std::string svg = render(chart);
+  const std::vector<double> y = numbers(svg, "circle", "cy");
+  ASSERT_EQ(y.size(), 3u);
+  EXPECT_NEAR(y[0] - y[1], y[1] - y[2], 0.2);
+  EXPECT_GT(y[0] - y[1], 20);
+  EXPECT_EQ(count(svg, "nan") + count(svg, "inf"), 0u) << "the band is cut off at the bottom";
+  chart.panels[0].series[0].points[0].second = 0;
+  EXPECT_THROW(render(chart), std::invalid_argument);
+}
+
 TEST(LineChart, TopAxisAndLargeNumbers) {
   LineChart chart = one_panel({{"a", {{1e15, 1}, {3e15, 2}}}});
   chart.panels[0].top_ticks = {{1e15, "49"}, {3e15, "0.25"}};

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "../support/errors.h"
 #include "experiment/sweep_tables.h"
 #include "sweep_results_file.h"
@@ -30,6 +32,7 @@ name = "hours"
 title = "Hours <of>"
 rows = ["h"]
 value = "core_hours"
+label = "hours of <work>"
 )";
 
 class SweepReportTest : public SweepResultsTest {
@@ -58,18 +61,30 @@ TEST_F(SweepReportTest, TablesHaveMeanDeviationAndCount) {
   EXPECT_EQ(table.rows[1], (std::vector<std::string>{"16", "relu", "82.00 (1), 1 diverged", "81.00 ± 1.41 (2)", "81.00 ± 1.41 (2)", ""}));
   EXPECT_EQ(table.rows[2], (std::vector<std::string>{"16", "gelu", "diverged", "80.00 (1 of 2)", "missing", ""}));
   const Table hours = tabulate(all, all.sweep.tables[1]);
-  EXPECT_EQ(hours.header, (std::vector<std::string>{"activation", "core-hours of training"}));
+  EXPECT_EQ(hours.header, (std::vector<std::string>{"activation", "hours of <work>"}));
   EXPECT_EQ(hours.rows.at(0), (std::vector<std::string>{"softmax", "0.01050 ± 0.00058 (4)"}));
+}
+
+TEST_F(SweepReportTest, SmallNumbersBesideLargeOnesKeepTheirDigits) {
+  for (PointResult& one : results_) one.measures["test.variance"] = value_of(one.point, "h") == "softmax" ? 4303 : 0.015625;
+  write_results();
+  const SweepData all = data("[[table]]\nname = \"t\"\nrows = [\"h\"]\nvalue = \"test.variance\"\nwhere = { L = 49 }\n");
+  const Table table = tabulate(all, all.sweep.tables[0]);
+  EXPECT_EQ(table.rows.at(0).at(1), "4303 ± 0 (2)");
+  EXPECT_EQ(table.rows.at(1).at(1), "0.0156 ± 0 (6)");
 }
 
 TEST_F(SweepReportTest, AMeasuredAxisUnfoldsEachRun) {
   for (PointResult& one : results_) one.measures["at_4.accuracy"] = 0.5, one.measures["at_16.accuracy"] = 0.75;
+  write_results();
+  for (PointResult& one : results_) one.measures["at_4.top5"] = 1;
   write_results();
   const std::string measures = R"([measured.tokens]
 label = "tokens at evaluation"
 values = [4, 16]
 [derived]
 seen = "at_{tokens}.accuracy"
+seen_first = "at_{tokens}.top5"
 gain = "2 * alpha"
 )";
   const SweepData all = data(measures + R"([[table]]
@@ -92,6 +107,9 @@ panels = "L"
   EXPECT_EQ(table.header, (std::vector<std::string>{"activation", "tokens at evaluation = 4", "tokens at evaluation = 16"}));
   EXPECT_EQ(table.rows.at(0), (std::vector<std::string>{"softmax", "50.00 ± 0.00 (4)", "75.00 ± 0.00 (4)"}));
   EXPECT_EQ(figure_files(all).size(), 1u);
+  EXPECT_EQ(all.unfolded[0].quantity("seen_first"), 1);
+  EXPECT_TRUE(std::isnan(all.unfolded[1].quantity("seen_first"))) << "no value has to have everything";
+  EXPECT_TRUE(mentions(error_of([&] { data(measures + "other = \"at_{tokens}.loss\"\n"); }), {"there is no quantity 'at_16.loss'"}));
   EXPECT_TRUE(mentions(error_of([&] { data(measures + "other = \"at_{token}.accuracy\"\n"); }),
                        {"derived.other", "'{token}' is no measured axis"}));
   EXPECT_TRUE(mentions(error_of([&] { data(measures + "[[grid]]\naxes = [\"tokens\"]\n"); }), {"'tokens', along which runs are measured"}));
