@@ -121,8 +121,7 @@ class TranslationTraining : public train::Trainable {
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
     if (!model_.has_regulariser()) config_.optim.regulariser_weight = 0;
     constexpr int64_t kSampledBatches = 256;
-    plan_ =
-        train::plan_workers(config_.train, text::even_parts(batches_.sample_lengths(kSampledBatches)), model_.parameters().count());
+    plan_ = train::plan_workers(config_.train, text::even_parts(batches_.sample_lengths(kSampledBatches)), model_.parameters().count());
     config_.train.shards = train::shards_of(config_.train, plan_);
     train::use_threads(plan_.workers * plan_.threads);
   }
@@ -275,7 +274,7 @@ train::TrainResult train(const Config& given, const std::string& folder, const s
   const Config config = resolve(given, data);
   TranslationTraining training(config, std::move(data), std::move(bleu));
   train::RunFolder run =
-      train::RunFolder::create(folder, support::write_config(training.config()), {{"vocabulary.model", training.vocabulary().bytes()}});
+      train::RunFolder::create(folder, support::write_config(training.config()), {{kVocabularyFile, training.vocabulary().bytes()}});
   return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 
@@ -285,7 +284,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   check(config);
   train::RunFolder run = train::RunFolder::open(folder);
   const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
-  const text::Vocabulary vocabulary = text::Vocabulary::load(vocabulary_path(folder));
+  const text::Vocabulary vocabulary = load_vocabulary(folder);
   if (from) require_vocabulary(vocabulary, *from, folder);
   RunText data = read_run_text(config, vocabulary, output);
   config = resolve(config, data);
