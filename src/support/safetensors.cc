@@ -22,6 +22,7 @@
 
 #include "support/atomic_file.h"
 #include "support/crc32c.h"
+#include "support/json.h"
 #include "support/nearest.h"
 
 namespace hinge::support {
@@ -66,6 +67,40 @@ std::optional<size_t> bytes_of(Dtype dtype, const std::vector<int64_t>& shape) {
   for (const int64_t size : shape)
     if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
   return static_cast<size_t>(bytes);
+}
+
+// Looks for a key of the outermost object that is there twice; the parser itself would keep the last one.
+class NamesOnce : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::optional<std::string> twice;
+
+  bool key(std::string& name) override {
+    if (depth_ != 1 || names_.insert(name).second) return true;
+    twice = name;
+    return false;
+  }
+  bool start_object(size_t) override { return ++depth_, true; }
+  bool end_object() override { return --depth_, true; }
+  bool start_array(size_t) override { return ++depth_, true; }
+  bool end_array() override { return --depth_, true; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(nlohmann::json::binary_t&) override { return true; }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+
+ private:
+  int depth_ = 0;
+  std::set<std::string> names_;
+};
+
+std::optional<std::string> name_there_twice(std::string_view text) {
+  NamesOnce names;
+  nlohmann::json::sax_parse(text, &names);
+  return names.twice;
 }
 
 std::string_view bytes_view(const void* data, size_t bytes) { return {static_cast<const char*>(data), bytes}; }
@@ -162,16 +197,11 @@ void SafetensorsFile::read_header() {
   const std::byte* data = bytes_ + kLengthBytes + length;
   const size_t data_size = size_ - kLengthBytes - length;
 
-  std::set<std::string> names;
-  const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second)
-      fail(fmt::format("tensor '{}' is there twice", parsed.get<std::string>()));
-    if (depth > kDeepestHeader) fail(fmt::format("its header is nested more than {} deep", kDeepestHeader));
-    return true;
-  };
+  if (is_nested_deeper(text, kDeepestHeader)) fail(fmt::format("its header is nested more than {} deep", kDeepestHeader));
+  if (const std::optional<std::string> twice = name_there_twice(text)) fail(fmt::format("tensor '{}' is there twice", *twice));
   nlohmann::json header;
   try {
-    header = nlohmann::json::parse(text.begin(), text.end(), check);
+    header = nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
     fail(fmt::format("its header is not JSON ({})", error.what()));
   }

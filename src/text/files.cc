@@ -16,7 +16,7 @@ namespace hinge::text {
 namespace {
 
 constexpr size_t kChunk = 1 << 16;
-constexpr size_t kMostUnpacked = 128 << 20;
+constexpr size_t kMostUnpacked = 64 << 20;
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 

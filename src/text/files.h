@@ -15,7 +15,7 @@
 namespace hinge::text {
 
 // The whole content; "-" is the standard input. Throws TextError when it cannot be read, is cut short or corrupt, or unpacks to more than
-// 128 MiB. An empty file is "".
+// 64 MiB. An empty file is "".
 std::string read_text_file(const std::string& path);
 
 // The lines of a file, one after the other, in bounded memory.

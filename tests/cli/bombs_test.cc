@@ -73,7 +73,7 @@ TEST_F(BombTest, PackedText) {
   put("few", "one\n");
   EXPECT_LT(unit_xz.size() * 256, 2u << 20) << "small";
   for (const char* name : {"bomb.xz", "bomb.gz"})
-    expect_refused({"score", path(name), path("few")}, {path(name), "unpacks to more than 128 MiB"});
+    expect_refused({"score", path(name), path("few")}, {path(name), "unpacks to more than 64 MiB"});
   put("text.toml", fmt::format("task = \"translation\"\n[data]\nkind = \"files\"\npair = \"en-de\"\npath = \"{}\"\n", folder_.string()));
   expect_refused({"train", path("text.toml"), "--out", path("run")}, {path("train.en.xz") + ":1", "longer than 4 MiB"});
 }
