@@ -64,7 +64,7 @@ test: test-deps build ## Build, run the C++ tests: about 4 minutes on two cores,
 test-all: test-deps build ## All C++ tests with all their cases; what needs no torch again under the address and thread sanitizers
 	$(call ctest,release-full,release)
 	@scripts/install-deps fuzz
-	$(call build,fuzz,the fuzz targets)
+	$(call build,fuzz,the fuzz targets,fuzzers)
 	@echo "==> Fuzzing every parser for 4 seconds"
 	@scripts/fuzz 4
 	$(call build,asan,what needs no torch with the address and undefined-behaviour sanitizers)
@@ -79,7 +79,7 @@ TORTURE_SECONDS ?= 600
 .PHONY: fuzz
 fuzz: deps ## Fuzz every parser for an hour (FUZZ_SECONDS=3600) and add to the counts in fuzz/results.tsv
 	@scripts/install-deps fuzz
-	$(call build,fuzz,the fuzz targets)
+	$(call build,fuzz,the fuzz targets,fuzzers)
 	@echo "==> Fuzzing every parser for $(FUZZ_SECONDS) seconds"
 	@FUZZ_RESULTS=fuzz/results.tsv scripts/fuzz $(FUZZ_SECONDS)
 
