@@ -101,7 +101,8 @@ class Bar {
   explicit Bar(bool shares_terminal) : shares_terminal_(shares_terminal) {}
 
   void update(int64_t done, int64_t all) {
-    if (!progress_) progress_.emplace("translate", all, done);
+    if (!progress_ || all != all_) progress_.emplace("translate", all, done);  // a large input comes in parts
+    all_ = all;
     progress_->update(done, {});
   }
   void make_room() {
@@ -111,6 +112,7 @@ class Bar {
 
  private:
   bool shares_terminal_;
+  int64_t all_ = 0;
   std::optional<support::Progress> progress_;
 };
 

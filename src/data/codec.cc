@@ -17,6 +17,8 @@
 namespace hinge::data {
 namespace {
 
+constexpr size_t kMostChunkBytes = 16 << 20;  // of a PNG's texts and profiles, unpacked
+
 void require_sane_size(int64_t height, int64_t width, const std::string& name) {
   if (!is_sane_size(height, width))
     throw DataError(name, fmt::format("claims {}x{} pixels: it is corrupt or too large; at most {} pixels are allowed, {} along a side",
@@ -110,24 +112,27 @@ void decode_png(std::span<const uint8_t> bytes, const std::string& name, Image& 
     if (error != 0) throw DataError(name, fmt::format("is a corrupt or truncated PNG: {}", spng_strerror(error)));
   };
   spng_ihdr header{};
+  const size_t most_chunk_bytes = std::max(kMostChunkBytes, bytes.size());  // the limit is one of the picture's own chunks, too
+  require(spng_set_chunk_limits(context.get(), most_chunk_bytes, most_chunk_bytes));
   require(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));
   require(spng_get_ihdr(context.get(), &header));
   require_sane_size(header.height, header.width, name);
-  image.reshape(static_cast<int>(header.height), static_cast<int>(header.width), 3);
-
   spng_trns transparency{};
   const bool has_alpha = header.color_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA || header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ||
                          spng_get_trns(context.get(), &transparency) == 0;
-  if (!has_alpha) {
-    require(spng_decode_image(context.get(), image.pixels.data(), image.pixels.size(), SPNG_FMT_RGB8, 0));
-  } else {
-    std::vector<uint8_t> rgba(image.pixels.size() / 3 * 4);
-    require(spng_decode_image(context.get(), rgba.data(), rgba.size(), SPNG_FMT_RGBA8, SPNG_DECODE_TRNS));
-    for (size_t pixel = 0; pixel < rgba.size() / 4; ++pixel) {
-      const int alpha = rgba[4 * pixel + 3];
+  // With alpha, four bytes a pixel become three in their place.
+  const int height = static_cast<int>(header.height), width = static_cast<int>(header.width);
+  image.reshape(height, width, has_alpha ? 4 : 3);
+  uint8_t* const bytes_out = image.pixels.data();
+  require(spng_decode_image(context.get(), bytes_out, image.pixels.size(), has_alpha ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8,
+                            has_alpha ? SPNG_DECODE_TRNS : 0));
+  if (has_alpha) {
+    for (size_t pixel = 0; pixel < image.pixels.size() / 4; ++pixel) {
+      const int alpha = bytes_out[4 * pixel + 3];
       for (size_t channel = 0; channel < 3; ++channel)
-        image.pixels[3 * pixel + channel] = static_cast<uint8_t>((rgba[4 * pixel + channel] * alpha + 255 * (255 - alpha) + 127) / 255);
+        bytes_out[3 * pixel + channel] = static_cast<uint8_t>((bytes_out[4 * pixel + channel] * alpha + 255 * (255 - alpha) + 127) / 255);
     }
+    image.reshape(height, width, 3);
   }
   // The decoder stops at the last row; the end of the file must be there too.
   require(spng_decode_chunks(context.get()));

@@ -3,11 +3,13 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "data/error.h"
 
@@ -38,27 +40,37 @@ std::vector<uint8_t> read_bytes(const std::string& path) {
   return bytes;
 }
 
-std::vector<uint8_t> read_maybe_gzipped(const std::string& path) {
-  refuse_folder(path);
-  gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) cannot_read(path);
-  constexpr size_t kChunk = 4 << 20;
+MaybeGzipped::MaybeGzipped(std::string path) : path_(std::move(path)) {
+  refuse_folder(path_);
+  file_ = gzopen(path_.c_str(), "rb");
+  if (file_ == nullptr) cannot_read(path_);
+}
+
+MaybeGzipped::~MaybeGzipped() {
+  if (file_ != nullptr) gzclose(static_cast<gzFile>(file_));
+}
+
+std::vector<uint8_t> MaybeGzipped::read(uint64_t count) {
+  constexpr uint64_t kChunk = 4 << 20;  // a count that the file does not keep must not cost its memory
   std::vector<uint8_t> bytes;
-  int got = 0;
-  do {
-    const size_t before = bytes.size();
-    bytes.resize(before + kChunk);
-    got = gzread(file, bytes.data() + before, kChunk);
+  while (file_ != nullptr && bytes.size() < count) {
+    const auto file = static_cast<gzFile>(file_);
+    const size_t before = bytes.size(), wanted = std::min(kChunk, count - before);
+    bytes.resize(before + wanted);
+    const int got = gzread(file, bytes.data() + before, static_cast<unsigned>(wanted));
     bytes.resize(before + static_cast<size_t>(got > 0 ? got : 0));
-  } while (got > 0);
-  int code = Z_OK;
-  const std::string reason = gzerror(file, &code);
-  // At the end of a stream that was cut short, gzread gives what there is and only the closing reports it.
-  const int closing = gzclose(file);
-  if (code == Z_BUF_ERROR || closing == Z_BUF_ERROR) throw DataError(path, "is cut short: the gzip stream has no end; fetch it again");
-  if (got < 0 || code < 0)
-    throw DataError(path, fmt::format("is corrupt: {}; fetch it again", code == Z_ERRNO ? std::strerror(errno) : reason));
-  if (bytes.empty()) throw DataError(path, "is empty; fetch it again or remove it");
+    begun_ |= got > 0;
+    if (got > 0) continue;
+    int code = Z_OK;
+    const std::string reason = gzerror(file, &code);
+    // At the end of a stream that was cut short, gzread gives what there is and only the closing reports it.
+    file_ = nullptr;
+    const int closing = gzclose(file);
+    if (code == Z_BUF_ERROR || closing == Z_BUF_ERROR) throw DataError(path_, "is cut short: the gzip stream has no end; fetch it again");
+    if (got < 0 || code < 0)
+      throw DataError(path_, fmt::format("is corrupt: {}; fetch it again", code == Z_ERRNO ? std::strerror(errno) : reason));
+    if (!begun_) throw DataError(path_, "is empty; fetch it again or remove it");
+  }
   return bytes;
 }
 

@@ -17,27 +17,30 @@ struct IdxArray {
 };
 
 IdxArray read_idx(const std::string& path) {
-  std::vector<uint8_t> bytes = read_maybe_gzipped(path);
-  if (bytes.size() < 4 || bytes[0] != 0 || bytes[1] != 0)
+  MaybeGzipped file(path);
+  const std::vector<uint8_t> head = file.read(4);
+  if (head.size() < 4 || head[0] != 0 || head[1] != 0)
     throw DataError(path, "is not an IDX file: it does not begin with two zero bytes, a type and a number of dimensions");
-  if (bytes[2] != kUnsignedByte)
-    throw DataError(path, fmt::format("has elements of IDX type 0x{:02x}; only unsigned bytes (0x08) are read", bytes[2]));
-  const size_t rank = bytes[3], header = 4 + 4 * rank;
-  if (bytes.size() < header) throw DataError(path, "is cut short inside its header; fetch it again");
+  if (head[2] != kUnsignedByte)
+    throw DataError(path, fmt::format("has elements of IDX type 0x{:02x}; only unsigned bytes (0x08) are read", head[2]));
+  const size_t rank = head[3];
+  const std::vector<uint8_t> sizes = file.read(4 * rank);
+  if (sizes.size() < 4 * rank) throw DataError(path, "is cut short inside its header; fetch it again");
 
   IdxArray array;
   uint64_t count = 1;
   for (size_t d = 0; d < rank; ++d) {
-    const std::span<const uint8_t> word(bytes.data() + 4 + 4 * d, 4);
+    const std::span<const uint8_t> word(sizes.data() + 4 * d, 4);
     array.dimensions.push_back(int64_t{word[0]} << 24 | int64_t{word[1]} << 16 | int64_t{word[2]} << 8 | int64_t{word[3]});
     // Past 2^40 elements the header is wrong, and the product must not wrap round.
     count = std::min<uint64_t>(count * static_cast<uint64_t>(array.dimensions.back()), uint64_t{1} << 40);
   }
-  if (bytes.size() - header != count)
-    throw DataError(path, fmt::format("is {}: its header promises {} elements, {} are there; fetch it again",
-                                      bytes.size() - header < count ? "cut short" : "too long", count, bytes.size() - header));
-  bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header));
-  array.elements = std::move(bytes);
+  array.elements = file.read(count + 1);  // one more than there must be, so that zlib sees the end
+  const auto wrong = [&](const char* how, const std::string& found) {
+    throw DataError(path, fmt::format("is {}: its header promises {} elements, {} are there; fetch it again", how, count, found));
+  };
+  if (array.elements.size() < count) wrong("cut short", fmt::format("{}", array.elements.size()));
+  if (array.elements.size() > count) wrong("too long", "more");
   return array;
 }
 

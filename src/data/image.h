@@ -8,7 +8,11 @@
 namespace hinge::data {
 
 // Larger pictures are taken for corrupt before memory is asked for: those of a file, and those that one would be resized to.
-inline constexpr int64_t kMaxPixels = int64_t{1} << 28, kMaxSide = int64_t{1} << 20;
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+inline constexpr int64_t kMaxPixels = int64_t{1} << 16, kMaxSide = int64_t{1} << 12;  // a fuzzer has no time for large ones
+#else
+inline constexpr int64_t kMaxPixels = int64_t{1} << 26, kMaxSide = int64_t{1} << 20;
+#endif
 inline bool is_sane_size(int64_t height, int64_t width) {
   return height >= 1 && width >= 1 && height <= kMaxSide && width <= kMaxSide && height * width <= kMaxPixels;
 }

@@ -11,6 +11,11 @@
 #include "text/unicode.h"
 
 namespace hinge::decode {
+namespace {
+
+constexpr size_t kMostWaiting = 16 << 20;
+
+}  // namespace
 
 LineTranslation::LineTranslation(const Translator& translator, std::optional<int64_t> part_tokens) : translator_(translator) {
   if (part_tokens) cutter_.emplace(std::min(*part_tokens, translator.max_tokens()));
@@ -98,19 +103,22 @@ LinesDone translate_lines(const Translator& translator, text::LineReader& reader
     return !stopped();
   };
   LinesDone result;
+  size_t waiting = 0;  // bytes of the lines that were read and not translated
   for (;;) {
     std::optional<text::LineGroup> group;
     std::exception_ptr error;
     try {
       group = reader.next(stopped);
       if (group) read(*group);
+      for (size_t i = 0; group && i < group->lines.size(); ++i) waiting += group->lines[i].size();
     } catch (const text::TextError&) {
       if (!reader.live()) throw;
       error = std::current_exception();
       translation.end_document();
     }
     result.read_all = !group && !error && !stopped();
-    if (reader.live() || !group) {
+    if (reader.live() || !group || waiting > kMostWaiting) {
+      waiting = 0;
       const TranslationCounts counts = translation.translate(write, goes_on);
       result.counts += counts;
       if (counts.done < counts.all) return result;

@@ -62,8 +62,9 @@ struct LinesDone {
 };
 
 // Translates everything that `reader` gives. If it is live, each group of waiting lines is answered before the next one is taken; otherwise
-// everything is read and checked first. Ends early, after the batches at hand, when `stopped` returns true. `progress`, if any, is called
-// after each batch. Throws TextError for a line that is not UTF-8 or too long; if the reader is live, all lines before it were answered.
+// everything is read and checked first, a large input in parts of 16 MiB. Ends early, after the batches at hand, when `stopped` returns
+// true. `progress`, if any, is called after each batch. Throws TextError for a line that is not UTF-8 or too long; if the reader is live,
+// all lines before it were answered.
 LinesDone translate_lines(const Translator& translator, text::LineReader& reader, std::optional<int64_t> part_tokens,
                           const LineTranslation::Write& write, const std::function<bool()>& stopped,
                           const std::function<void(int64_t done, int64_t all)>& progress = {});

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "support/atomic_file.h"
+#include "support/json.h"
 
 namespace hinge::experiment {
 namespace {
@@ -26,7 +27,7 @@ using Json = nlohmann::ordered_json;
 double number(const Json& value) { return value.is_null() ? std::nan("") : value.get<double>(); }
 
 PointResult result_of(std::string_view line) {
-  const Json object = Json::parse(line);
+  const Json object = support::parse_json<Json>(line);
   PointResult result;
   for (const auto& [axis, value] : object.at("point").items()) result.point.emplace_back(axis, AxisValue(value));
   result.config = object.at("config").get<std::string>();

@@ -41,9 +41,9 @@ std::string folder_of(const std::string& path) {
 
 // The reason why it could not be flushed; 0 if it was.
 int sync_path(const std::string& path, int flags) {
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC); });
   if (descriptor < 0) throw_file_error("open", path);
-  const int failed = ::fsync(descriptor) != 0 ? errno : 0;
+  const int failed = uninterrupted([&] { return ::fsync(descriptor); }) != 0 ? errno : 0;
   ::close(descriptor);
   return failed;
 }
@@ -58,8 +58,7 @@ void throw_file_error(const char* doing, const std::string& path, int error_numb
 
 void write_all(int descriptor, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
     if (written < 0) throw_file_error("write", path);
     bytes.remove_prefix(static_cast<size_t>(written));
   }
@@ -77,7 +76,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   static std::atomic<uint64_t> count = 0;
   do {
     temporary_ = fmt::format("{}.{}-{}{}", path_, ::getpid(), count++, kPartialSuffix);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = uninterrupted([&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) throw_file_error("create", path_);
   const auto mode = static_cast<mode_t>(status.permissions() & std::filesystem::perms::all);
@@ -98,7 +97,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, path_); }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) throw_file_error("flush", path_);
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) throw_file_error("flush", path_);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw_file_error("rename to", path_);
   ::close(descriptor_);
   descriptor_ = -1;
@@ -106,16 +105,16 @@ void AtomicFile::commit() {
 }
 
 std::string read_file(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0) throw_file_error("open", path);
   std::string text;
   char buffer[1 << 16];
   ssize_t got = 0;
   int failed = 0;
   do {
-    got = ::read(descriptor, buffer, sizeof buffer);
+    got = uninterrupted([&] { return ::read(descriptor, buffer, sizeof buffer); });
     if (got > 0) text.append(buffer, static_cast<size_t>(got));
-    if (got < 0 && errno != EINTR) failed = errno;
+    if (got < 0) failed = errno;
   } while (got != 0 && failed == 0);
   ::close(descriptor);
   if (failed != 0) throw_file_error("read", path, failed);

@@ -2,6 +2,7 @@
 // that report their path, the reason and what to do.
 #pragma once
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,13 @@ class AtomicFile {
 
 // What names of temporary files end with; one that is there without its writer is the leftover of a crash.
 inline constexpr std::string_view kPartialSuffix = ".partial";
+
+// What a system call returns that is made again whenever a signal interrupts it.
+template <class Call> auto uninterrupted(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 // The whole content of a file.
 std::string read_file(const std::string& path);

@@ -160,9 +160,9 @@ class Reader {
 // `text` as one TOML value, or nothing.
 std::optional<toml::table> parse_value(const std::string& text) {
   try {
-    toml::table table = toml::parse("value = " + text);
+    toml::table table = parse_toml("value = " + text, "");
     if (table.size() == 1) return table;
-  } catch (const toml::parse_error&) {
+  } catch (const ConfigError&) {
   }
   return std::nullopt;
 }

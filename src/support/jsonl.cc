@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "support/atomic_file.h"
+#include "support/json.h"
 
 namespace hinge::support {
 namespace {
@@ -26,7 +27,7 @@ std::string line_of(const MetricRecord& record) {
 }
 
 MetricRecord record_of(std::string_view line) {
-  const nlohmann::ordered_json object = nlohmann::ordered_json::parse(line);
+  const nlohmann::ordered_json object = parse_json<nlohmann::ordered_json>(line);
   MetricRecord record;
   record.step = object.at(kStep).get<int64_t>();
   for (const auto& [name, value] : object.items()) {
@@ -75,7 +76,7 @@ MetricsWriter::MetricsWriter(std::string path, int64_t last_step) : path_(std::m
     });
     if (kept != text) AtomicFile(path_).commit(kept);
   }
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  descriptor_ = uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666); });
   if (descriptor_ < 0) throw_file_error("open", path_);
 }
 
@@ -93,7 +94,7 @@ void MetricsWriter::append(const MetricRecord& record) {
 }
 
 void MetricsWriter::sync() {
-  if (::fsync(descriptor_) != 0) throw_file_error("flush", path_);
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) throw_file_error("flush", path_);
 }
 
 std::optional<MetricRecord> parse_metrics_line(std::string_view line) {

@@ -21,6 +21,8 @@
 #include <utility>
 
 #include "support/atomic_file.h"
+#include "support/crc32c.h"
+#include "support/json.h"
 #include "support/nearest.h"
 
 namespace hinge::support {
@@ -29,8 +31,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the data of a safetensors file are little-endian");
 
 constexpr size_t kAlignment = 64, kLengthBytes = 8;
-constexpr size_t kLongestHeader = 100'000'000;  // as in the format's own library
+constexpr size_t kLongestHeader = 8 << 20;  // some 50,000 tensors; the JSON of a longer one would take hundreds of megabytes
+constexpr int kDeepestHeader = 3;           // the list of a tensor's sizes
 constexpr const char* kMetadataKey = "__metadata__";
+constexpr std::string_view kChecksumPrefix = "crc32c.";
 
 struct DtypeEntry {
   const char* name;
@@ -65,6 +69,40 @@ std::optional<size_t> bytes_of(Dtype dtype, const std::vector<int64_t>& shape) {
   return static_cast<size_t>(bytes);
 }
 
+// Looks for a key of the outermost object that is there twice; the parser itself would keep the last one.
+class NamesOnce : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::optional<std::string> twice;
+
+  bool key(std::string& name) override {
+    if (depth_ != 1 || names_.insert(name).second) return true;
+    twice = name;
+    return false;
+  }
+  bool start_object(size_t) override { return ++depth_, true; }
+  bool end_object() override { return --depth_, true; }
+  bool start_array(size_t) override { return ++depth_, true; }
+  bool end_array() override { return --depth_, true; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(nlohmann::json::binary_t&) override { return true; }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+
+ private:
+  int depth_ = 0;
+  std::set<std::string> names_;
+};
+
+std::optional<std::string> name_there_twice(std::string_view text) {
+  NamesOnce names;
+  nlohmann::json::sax_parse(text, &names);
+  return names.twice;
+}
+
 std::string_view bytes_view(const void* data, size_t bytes) { return {static_cast<const char*>(data), bytes}; }
 
 }  // namespace
@@ -88,7 +126,10 @@ void write_safetensors(const std::string& path, const std::vector<TensorView>& t
   });
 
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  Metadata all = metadata;
+  for (const TensorView& tensor : tensors)
+    all[std::string(kChecksumPrefix) + tensor.name] = crc32c_text(bytes_view(tensor.data, tensor.bytes()));
+  if (!all.empty()) header[kMetadataKey] = all;
   size_t offset = 0;
   for (const TensorView* tensor : order) {
     if (tensor->name.empty() || header.contains(tensor->name) || tensor->name == kMetadataKey)
@@ -101,6 +142,10 @@ void write_safetensors(const std::string& path, const std::vector<TensorView>& t
   std::string text = header.dump();
   text.append((kAlignment - (kLengthBytes + text.size()) % kAlignment) % kAlignment, ' ');
 
+  if (text.size() > kLongestHeader)
+    throw std::runtime_error(
+        fmt::format("cannot write '{}': {} tensors make a header of more than {} bytes", path, order.size(), kLongestHeader));
+
   AtomicFile file(path);
   const uint64_t length = text.size();
   file.write(bytes_view(&length, sizeof length));
@@ -109,8 +154,8 @@ void write_safetensors(const std::string& path, const std::vector<TensorView>& t
   file.commit();
 }
 
-SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+SafetensorsFile::SafetensorsFile(std::string path, Verify verify) : path_(std::move(path)) {
+  const int descriptor = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor < 0) throw_file_error("open", path_);
   struct stat status {};
   void* mapped = MAP_FAILED;
@@ -130,6 +175,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   bytes_ = static_cast<const std::byte*>(mapped);
   try {
     read_header();
+    if (verify == Verify::data) verify_data();
   } catch (...) {
     ::munmap(mapped, size_);  // the destructor does not run
     throw;
@@ -151,15 +197,11 @@ void SafetensorsFile::read_header() {
   const std::byte* data = bytes_ + kLengthBytes + length;
   const size_t data_size = size_ - kLengthBytes - length;
 
-  std::set<std::string> names;
-  const auto check_names = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second)
-      fail(fmt::format("tensor '{}' is there twice", parsed.get<std::string>()));
-    return true;
-  };
+  if (is_nested_deeper(text, kDeepestHeader)) fail(fmt::format("its header is nested more than {} deep", kDeepestHeader));
+  if (const std::optional<std::string> twice = name_there_twice(text)) fail(fmt::format("tensor '{}' is there twice", *twice));
   nlohmann::json header;
   try {
-    header = nlohmann::json::parse(text.begin(), text.end(), check_names);
+    header = nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
     fail(fmt::format("its header is not JSON ({})", error.what()));
   }
@@ -171,7 +213,10 @@ void SafetensorsFile::read_header() {
       if (!entry.is_object()) fail("its __metadata__ is not an object of texts");
       for (const auto& [key, value] : entry.items()) {
         if (!value.is_string()) fail(fmt::format("its __metadata__ '{}' is not a text", key));
-        metadata_[key] = value.get<std::string>();
+        if (key.starts_with(kChecksumPrefix))
+          checksums_[key.substr(kChecksumPrefix.size())] = value.get<std::string>();
+        else
+          metadata_[key] = value.get<std::string>();
       }
       continue;
     }
@@ -219,6 +264,19 @@ void SafetensorsFile::read_header() {
   if (covered != data_size) fail(fmt::format("{} bytes at its end belong to no tensor", data_size - covered));
   tensors_ = std::move(sorted);
   for (size_t i = 0; i < tensors_.size(); ++i) places_[tensors_[i].name] = i;
+  if (checksums_.empty()) return;
+  for (const TensorView& tensor : tensors_)
+    if (!checksums_.contains(tensor.name)) fail(fmt::format("tensor '{}' has no checksum, although others have", tensor.name));
+  for (const auto& checksum : checksums_)
+    if (!places_.contains(checksum.first)) fail(fmt::format("there is a checksum of a tensor '{}', but no such tensor", checksum.first));
+}
+
+void SafetensorsFile::verify_data() const {
+  for (const auto& [name, expected] : checksums_) {
+    const TensorView& tensor = at(name);
+    if (const std::string found = crc32c_text(bytes_view(tensor.data, tensor.bytes())); found != expected)
+      throw std::runtime_error(fmt::format("'{}' is damaged: tensor '{}' has the checksum {}, not {}", path_, name, found, expected));
+  }
 }
 
 const TensorView* SafetensorsFile::find(const std::string& name) const {

@@ -17,21 +17,12 @@
 #include <filesystem>
 
 #include "support/atomic_file.h"
+#include "support/crc32c.h"
 
 namespace hinge::support {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "event files are little-endian");
-
-constexpr std::array<uint32_t, 256> crc_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t i = 0; i < 256; ++i) {
-    uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78u : 0);
-    table[i] = crc;
-  }
-  return table;
-}
 
 template <class T> std::string raw(T value) {
   std::string bytes(sizeof value, '\0');
@@ -72,13 +63,6 @@ std::string event_head(int64_t step) { return double_field(1, now()) + whole_fie
 
 }  // namespace
 
-uint32_t crc32c(std::string_view bytes) {
-  static constexpr std::array<uint32_t, 256> kTable = crc_table();
-  uint32_t crc = 0xFFFFFFFFu;
-  for (const char byte : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xFF];
-  return ~crc;
-}
-
 EventWriter::EventWriter(const std::string& folder, int64_t last_step) {
   const bool others = has_events(folder);
   std::array<char, 256> host{};
@@ -87,7 +71,7 @@ EventWriter::EventWriter(const std::string& folder, int64_t last_step) {
   const auto seconds = static_cast<int64_t>(now());
   for (int number = 0; descriptor_ < 0; ++number) {
     path_ = fmt::format("{}/{}{}.{}.{}.{}", folder, kPrefix, seconds, host.data(), ::getpid(), number);
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    descriptor_ = uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
     if (descriptor_ < 0 && errno != EEXIST) throw_file_error("create", path_);
   }
   record(double_field(1, now()) + bytes_field(3, "brain.Event:2"));

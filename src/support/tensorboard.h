@@ -9,9 +9,6 @@
 
 namespace hinge::support {
 
-// CRC-32C (Castagnoli) of some bytes.
-uint32_t crc32c(std::string_view bytes);
-
 class EventWriter {
  public:
   // `last_step`: the step of the checkpoint that the run goes on from, 0 without one. If there are older files, TensorBoard forgets what

@@ -1,8 +1,5 @@
-// Reading by stdio; unpacking by zlib and liblzma.
+// Reading by stdio.
 #include "text/files.h"
-
-#include <lzma.h>
-#include <zlib.h>
 
 #include <array>
 #include <cerrno>
@@ -18,102 +15,84 @@
 namespace hinge::text {
 namespace {
 
-constexpr size_t kChunk = 1 << 20;
+constexpr size_t kChunk = 1 << 16;
+constexpr size_t kMostUnpacked = 64 << 20;
 
-constexpr std::string_view kGzip = "\x1F\x8B";
-constexpr std::string_view kXz("\xFD\x37zXZ\0", 6);
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-std::string read_stream(std::FILE* file, const std::string& path) {
-  std::string content;
-  for (;;) {
-    const size_t before = content.size();
-    content.resize(before + kChunk);
-    const size_t got = std::fread(content.data() + before, 1, kChunk, file);
-    content.resize(before + got);
-    if (got == 0) break;
-  }
-  if (std::ferror(file)) throw TextError(path, 0, fmt::format("cannot be read: {}", std::strerror(errno)));
-  return content;
+std::string name_of(const std::string& path) { return path == "-" ? "standard input" : path; }
+
+File open_file(const std::string& path) {
+  if (path == "-") return {stdin, [](std::FILE*) { return 0; }};
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) throw TextError(path, 0, "is a folder where a file is expected");
+  File file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (!file) throw TextError(path, 0, fmt::format("cannot be read: {}", std::strerror(errno)));
+  return file;
 }
 
-// One gzip member after the other. What follows the last one and is not gzip is an error: it would silently be lost.
-std::string gunzip(const std::string& packed, const std::string& path) {
-  std::string content;
-  z_stream stream{};
-  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw TextError(path, 0, "cannot be unpacked: zlib does not start");
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, &inflateEnd);
-  size_t used = 0;
-  int code = Z_OK;
-  while (code != Z_STREAM_END || used < packed.size()) {
-    if (code == Z_STREAM_END) inflateReset(&stream);
-    // avail_in has 32 bits: larger files are fed in parts.
-    const size_t offered = std::min<size_t>(packed.size() - used, size_t{1} << 30);
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data() + used));
-    stream.avail_in = static_cast<uInt>(offered);
-    const size_t before = content.size();
-    content.resize(before + 4 * kChunk);
-    stream.next_out = reinterpret_cast<Bytef*>(content.data() + before);
-    stream.avail_out = static_cast<uInt>(4 * kChunk);
-    code = inflate(&stream, Z_NO_FLUSH);
-    used += offered - stream.avail_in;
-    content.resize(content.size() - stream.avail_out);
-    if (code == Z_BUF_ERROR) throw TextError(path, 0, "is cut short: the gzip stream has no end; fetch it again");
-    if (code != Z_OK && code != Z_STREAM_END)
-      throw TextError(path, 0, fmt::format("is corrupt: {}; fetch it again", stream.msg != nullptr ? stream.msg : "not a gzip stream"));
-  }
-  return content;
-}
-
-std::string unxz(const std::string& packed, const std::string& path) {
-  lzma_stream stream = LZMA_STREAM_INIT;
-  if (lzma_stream_decoder(&stream, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK)
-    throw TextError(path, 0, "cannot be unpacked: liblzma does not start");
-  const std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> guard(&stream, &lzma_end);
-  std::string content;
-  stream.next_in = reinterpret_cast<const uint8_t*>(packed.data());
-  stream.avail_in = packed.size();
-  lzma_ret code = LZMA_OK;
-  while (code != LZMA_STREAM_END) {
-    const size_t before = content.size();
-    content.resize(before + 4 * kChunk);
-    stream.next_out = reinterpret_cast<uint8_t*>(content.data() + before);
-    stream.avail_out = 4 * kChunk;
-    code = lzma_code(&stream, LZMA_FINISH);
-    content.resize(content.size() - stream.avail_out);
-    if (code == LZMA_BUF_ERROR) throw TextError(path, 0, "is cut short: the xz stream has no end; fetch it again");
-    if (code != LZMA_OK && code != LZMA_STREAM_END)
-      throw TextError(path, 0, fmt::format("is corrupt (xz error {}); fetch it again", static_cast<int>(code)));
-  }
-  return content;
+UnpackedStream::Source source_of(std::FILE* file, const std::string& path) {
+  return [file, path](char* buffer, size_t size) {
+    const size_t got = std::fread(buffer, 1, size, file);
+    if (std::ferror(file)) throw TextError(name_of(path), 0, fmt::format("cannot be read: {}", std::strerror(errno)));
+    return got;
+  };
 }
 
 }  // namespace
 
 std::string read_text_file(const std::string& path) {
-  std::string content, name = path;
-  if (path == "-") {
-    name = "standard input";
-    content = read_stream(stdin, name);
-  } else {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) throw TextError(path, 0, "is a folder where a file is expected");
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-    if (!file) throw TextError(path, 0, fmt::format("cannot be read: {}", std::strerror(errno)));
-    content = read_stream(file.get(), path);
+  const File file = open_file(path);
+  UnpackedStream stream(source_of(file.get(), path), name_of(path));
+  std::string content;
+  for (size_t got = 1; got > 0;) {
+    const size_t before = content.size();
+    content.resize(before + kChunk);
+    got = stream.read(content.data() + before, kChunk);
+    content.resize(before + got);
+    if (stream.packed() && content.size() > kMostUnpacked)
+      throw TextError(name_of(path), 0, fmt::format("unpacks to more than {} MiB; unpack it first, and split it", kMostUnpacked >> 20));
   }
-  return unpack(std::move(content), name);
-}
-
-std::optional<bool> begins_packed(std::string_view begin) {
-  if (begin.starts_with(kGzip) || begin.starts_with(kXz)) return true;
-  if (kGzip.starts_with(begin) || kXz.starts_with(begin)) return std::nullopt;
-  return false;
-}
-
-std::string unpack(std::string content, const std::string& name) {
-  if (content.starts_with(kGzip)) return gunzip(content, name);
-  if (content.starts_with(kXz)) return unxz(content, name);
   return content;
+}
+
+FileLines::FileLines(const std::string& path)
+    : path_(name_of(path)), file_(open_file(path)), stream_(source_of(file_.get(), path), path_) {}
+
+bool FileLines::read_more() {
+  buffer_.erase(0, at_);
+  at_ = 0;
+  const size_t before = buffer_.size();
+  buffer_.resize(before + kChunk);
+  const size_t got = stream_.read(buffer_.data() + before, kChunk);
+  buffer_.resize(before + got);
+  return got > 0;
+}
+
+std::optional<FileLines::Line> FileLines::next() {
+  size_t searched = 0;  // bytes behind at_ without a line end
+  for (bool more = true;;) {
+    const size_t end = buffer_.find('\n', at_ + searched);
+    const bool whole = end != std::string::npos;
+    if (!whole && !in_cut_line_ && more && buffer_.size() - at_ <= kLongest) {
+      searched = buffer_.size() - at_;
+      more = read_more();
+      continue;
+    }
+    if (in_cut_line_) {  // passes over the rest of the line
+      at_ = whole ? end + 1 : buffer_.size();
+      in_cut_line_ = !whole && read_more();
+      continue;
+    }
+    if (!whole && (at_ == buffer_.size() || (first_ && buffer_ == kByteOrderMark))) return std::nullopt;
+    Line line{std::string_view(buffer_).substr(at_, whole ? end - at_ : std::string::npos)};
+    line.cut = line.text.size() > kLongest;
+    in_cut_line_ = line.cut && !whole;
+    at_ = whole ? end + 1 : buffer_.size();
+    if (first_ && line.text.starts_with(kByteOrderMark)) line.text.remove_prefix(kByteOrderMark.size());
+    if (line.text.ends_with('\r')) line.text.remove_suffix(1);
+    return first_ = false, line;
+  }
 }
 
 bool is_packed(const std::string& path) {
@@ -124,7 +103,7 @@ bool is_packed(const std::string& path) {
 }
 
 std::vector<std::string_view> split_lines(std::string_view content) {
-  if (content.starts_with("\xEF\xBB\xBF")) content.remove_prefix(3);
+  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
   std::vector<std::string_view> lines;
   while (!content.empty()) {
     const size_t end = content.find('\n');

@@ -22,7 +22,6 @@ namespace {
 
 constexpr size_t kReadBytes = 1 << 16;                          // the usual capacity of a pipe
 constexpr auto kStopInterval = std::chrono::milliseconds(100);  // between two looks at `stopped`
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::string name_of_input(const std::string& path) { return path == "-" ? "standard input" : path; }
 
@@ -108,37 +107,32 @@ void LineReader::read_files(const std::vector<std::string>& paths) {
 void LineReader::read_file(const std::string& path) {
   const std::string name = name_of_input(path);
   const InputFile file(path);
+  UnpackedStream stream([&](char* buffer, size_t size) { return read_bytes(file.descriptor(), path, buffer, size); }, name);
   std::string content;  // what was read and not yet given
-  size_t searched = 0;  // its first bytes, which have no line end
   int64_t number = 1;   // of the next line
-  const auto give_lines = [&] {
-    size_t begin = 0;
-    for (size_t end; (end = content.find('\n', begin + searched)) != std::string::npos; begin = end + 1, searched = 0, ++number)
-      give(name, number, std::string_view(content).substr(begin, end - begin));
-    content.erase(0, begin);
-    searched = content.size();
-  };
-  std::optional<bool> packed;  // nothing: cannot be told yet
-  while (wait_for_bytes(file.descriptor())) {
-    const size_t before = content.size();
+  for (;;) {
+    const size_t before = content.size();  // none of these is a line end
     content.resize(before + kReadBytes);
-    const ssize_t got = ::read(file.descriptor(), content.data() + before, kReadBytes);
-    content.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    if (got < 0 && errno != EAGAIN && errno != EINTR) throw unreadable(path);
-    if (got < 0) continue;
-    if (got == 0) {
-      if (packed == true) content = unpack(std::move(content), name);
-      give_lines();
-      if (!content.empty() && !(number == 1 && content == kByteOrderMark)) give(name, number++, content);
-      end(name, number);
-      return;
-    }
-    if (!packed) packed = begins_packed(content);
-    if (packed == false) {
-      give_lines();
-      if (content.size() > kMostBytes) throw TextError(name, number, fmt::format("is longer than {} MiB; split it", kMostBytes >> 20));
-    }
+    const size_t got = stream.read(content.data() + before, kReadBytes);
+    content.resize(before + got);
+    if (got == 0) break;
+    size_t begin = 0;
+    for (size_t end = content.find('\n', before); end != std::string::npos; begin = end + 1, end = content.find('\n', begin), ++number)
+      if (!give(name, number, std::string_view(content).substr(begin, end - begin))) return;
+    content.erase(0, begin);
+    if (content.size() > kMostBytes) throw TextError(name, number, fmt::format("is longer than {} MiB; split it", kMostBytes >> 20));
   }
+  if (!content.empty() && !(number == 1 && content == kByteOrderMark)) give(name, number++, content);
+  end(name, number);
+}
+
+size_t LineReader::read_bytes(int file, const std::string& path, char* buffer, size_t size) {
+  while (wait_for_bytes(file)) {
+    const ssize_t got = ::read(file, buffer, size);
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno != EAGAIN && errno != EINTR) throw unreadable(path);
+  }
+  return 0;
 }
 
 bool LineReader::wait_for_bytes(int file) {
@@ -163,7 +157,7 @@ LineGroup& LineReader::open_group(const std::string& file, int64_t number) {
   return groups_.back();
 }
 
-void LineReader::give(const std::string& file, int64_t number, std::string_view line) {
+bool LineReader::give(const std::string& file, int64_t number, std::string_view line) {
   if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   if (line.ends_with('\r')) line.remove_suffix(1);
   std::unique_lock lock(mutex_);
@@ -172,10 +166,11 @@ void LineReader::give(const std::string& file, int64_t number, std::string_view 
     changed_.notify_all();
     changed_.wait(lock);
   }
-  if (closing_) return;
+  if (closing_) return false;
   idle_ = false;
   bytes_ += sizeof(std::string) + line.size();
   open_group(file, number).lines.emplace_back(line);
+  return true;
 }
 
 void LineReader::end(const std::string& file, int64_t number) {

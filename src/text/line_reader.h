@@ -27,8 +27,8 @@ struct LineGroup {
 
 class LineReader {
  public:
-  // Reads `paths` one after the other in a background thread; "-" is the standard input. gzip and xz are unpacked as soon as the whole file
-  // has come. Throws TextError for a path that does not exist or is a folder.
+  // Reads `paths` one after the other in a background thread; "-" is the standard input. gzip and xz are unpacked as they
+  // come. Throws TextError for a path that does not exist or is a folder.
   explicit LineReader(const std::vector<std::string>& paths);
   ~LineReader();
   LineReader(const LineReader&) = delete;
@@ -41,14 +41,15 @@ class LineReader {
   // after the end of the last file, or if stopped. Throws TextError for what cannot be read, after all lines before it were given.
   std::optional<LineGroup> next(const std::function<bool()>& stopped = {});
 
-  // How much is read ahead. No line of an unpacked file may be longer.
+  // How much is read ahead. No line may be longer.
   static constexpr size_t kMostBytes = 4 << 20;
 
  private:
   void read_files(const std::vector<std::string>& paths);
   void read_file(const std::string& path);
-  bool wait_for_bytes(int file);  // false: the reader is closing
-  void give(const std::string& file, int64_t number, std::string_view line);
+  size_t read_bytes(int file, const std::string& path, char* buffer, size_t size);  // 0 at the end, and if the reader is closing
+  bool wait_for_bytes(int file);                                                    // false: the reader is closing
+  bool give(const std::string& file, int64_t number, std::string_view line);        // false: the reader is closing
   void end(const std::string& file, int64_t number);
   LineGroup& open_group(const std::string& file, int64_t number);
   void set_idle(bool idle);

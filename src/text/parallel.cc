@@ -10,24 +10,19 @@
 namespace hinge::text {
 namespace {
 
-struct Side {
-  explicit Side(const std::string& path) : path(path), content(read_text_file(path)), lines(split_lines(content)) {}
-
-  std::string path, content;
-  std::vector<std::string_view> lines;  // of content
-};
-
 struct Problem {
-  const Side* side = nullptr;
+  const FileLines* file = nullptr;
   std::string reason, text;  // for the counts; for the error
 };
 
-Problem problem_of(const Side& side, size_t i, int64_t longest) {
-  const std::string_view line = side.lines[i];
-  if (const std::optional<std::string> problem = utf8_problem(line)) return {&side, "not UTF-8", *problem};
-  const auto length = static_cast<int64_t>(count_code_points(line));
+Problem problem_of(const FileLines& file, const FileLines::Line& line, int64_t longest) {
+  if (line.cut)
+    return {&file, "over-long",
+            fmt::format("is longer than {} MiB: split the line, or unpack the file and look", FileLines::kLongest >> 20)};
+  if (const std::optional<std::string> problem = utf8_problem(line.text)) return {&file, "not UTF-8", *problem};
+  const auto length = static_cast<int64_t>(count_code_points(line.text));
   if (length > longest)
-    return {&side, "over-long",
+    return {&file, "over-long",
             fmt::format("has {} characters, {} are allowed: split the line, or allow more by data.longest", length, longest)};
   return {};
 }
@@ -41,45 +36,43 @@ int64_t ParallelText::pairs() const {
 }
 
 ParallelText read_parallel(const std::string& source_path, const std::string& target_path, const ParallelOptions& options) {
-  const Side source(source_path), target(target_path);
+  FileLines source(source_path), target(target_path);
   ParallelText text;
-  const auto reject = [&](const Problem& problem, size_t line, int64_t count = 1) {
-    if (options.on_error == OnError::stop)
-      throw with_skip_advice(TextError(problem.side->path, static_cast<int64_t>(line) + 1, problem.text), "lines");
-    text.skipped[problem.reason] += count;
+  int64_t number = 0;  // of the line
+  const auto reject = [&](const Problem& problem) {
+    if (options.on_error == OnError::stop) throw with_skip_advice(TextError(problem.file->path(), number, problem.text), "lines");
+    ++text.skipped[problem.reason];
   };
 
-  const size_t both = std::min(source.lines.size(), target.lines.size());
-  if (source.lines.size() != target.lines.size()) {
-    const bool source_longer = source.lines.size() > target.lines.size();
-    const Side &longer = source_longer ? source : target, &shorter = source_longer ? target : source;
-    reject({&longer, "without a partner line",
-            fmt::format("has no partner: this file has {} lines, {} has {}; make them equal", longer.lines.size(), shorter.path,
-                        shorter.lines.size())},
-           both, static_cast<int64_t>(longer.lines.size() - both));
-  }
-
   bool open = false;  // whether the last document goes on
-  for (size_t i = 0; i < both; ++i) {
-    Problem problem = problem_of(source, i, options.longest);
-    if (problem.side == nullptr) problem = problem_of(target, i, options.longest);
-    if (problem.side != nullptr) {
-      reject(problem, i);
+  for (;;) {
+    const std::optional<FileLines::Line> source_line = source.next(), target_line = target.next();
+    if (!source_line && !target_line) break;
+    ++number;
+    if (!source_line || !target_line) {
+      const FileLines &longer = source_line ? source : target, &shorter = source_line ? target : source;
+      reject(
+          {&longer, "without a partner line", fmt::format("has no partner: {} has {} lines; make them equal", shorter.path(), number - 1)});
       continue;
     }
-    const std::string_view from = strip(source.lines[i]), to = strip(target.lines[i]);
+    Problem problem = problem_of(source, *source_line, options.longest);
+    if (problem.file == nullptr) problem = problem_of(target, *target_line, options.longest);
+    if (problem.file != nullptr) {
+      reject(problem);
+      continue;
+    }
+    const std::string_view from = strip(source_line->text), to = strip(target_line->text);
     if (from.empty() && to.empty()) {
       open = false;
       continue;
     }
     if (from.empty() || to.empty()) {
-      const Side &blank = from.empty() ? source : target, &full = from.empty() ? target : source;
+      const FileLines &blank = from.empty() ? source : target, &full = from.empty() ? target : source;
       reject({&blank, "blank on one side",
-              fmt::format("is blank, but {} has text in this line; only a line that is blank in both files ends a document", full.path)},
-             i);
+              fmt::format("is blank, but {} has text in this line; only a line that is blank in both files ends a document", full.path())});
       continue;
     }
-    if (!open) text.documents.push_back({fmt::format("{}:{}", source.path, i + 1), {}});
+    if (!open) text.documents.push_back({fmt::format("{}:{}", source.path(), number), {}});
     open = true;
     text.documents.back().pairs.push_back({std::string(from), std::string(to)});
   }

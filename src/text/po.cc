@@ -23,7 +23,6 @@ int hex_value(char c) {
   return -1;
 }
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kEscapes = "ntrabfv\\\"", kEscaped = "\n\t\r\a\b\f\v\\\"";
 
 // Between quotation marks.

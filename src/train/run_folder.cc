@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "support/atomic_file.h"
+#include "support/crc32c.h"
+#include "support/json.h"
 #include "support/safetensors.h"
 #include "support/utc_time.h"
 
@@ -30,9 +32,10 @@ using nlohmann::json;
 // Names that begin so are unfinished or given up.
 constexpr std::string_view kNew = ".new-", kReplaced = ".replaced-", kRemoved = ".removed-";
 constexpr std::string_view kStepPrefix = "step-";
-constexpr const char* kDescription = "checkpoint.json";
+constexpr const char *kDescription = "checkpoint.json", *kChecksum = "crc32c";
 
 std::string lock_path(const std::string& run) { return run + "/lock"; }
+std::string checksums_path(const std::string& run) { return run + "/checksums.json"; }
 std::string checkpoints_folder(const std::string& run) { return run + "/checkpoints"; }
 std::string step_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
 
@@ -49,7 +52,7 @@ template <class T> json json_of(const std::optional<T>& value) { return value ? 
 
 json parse_text(std::string_view text, const std::string& path) {
   try {
-    return json::parse(text);
+    return support::parse_json(text);
   } catch (const json::exception& error) {
     throw std::runtime_error(fmt::format("'{}' is damaged: {}", path, error.what()));
   }
@@ -72,24 +75,50 @@ std::vector<int64_t> steps_in(const std::string& run) {
   return steps;
 }
 
-// Reads and checks the checkpoint of a step: every file that was saved is there, with its size, and a safetensors file has a sound header.
-Checkpoint read_checkpoint(const std::string& run, int64_t step) {
+std::string checkpoint_folder(const std::string& run, int64_t step) { return checkpoints_folder(run) + "/" + step_name(step); }
+
+// The checksum is that of the compact text of all other keys. Descriptions of earlier versions have none, and no keys but these.
+json read_description(const std::string& path) {
+  json description = parse_file(path);
+  if (!description.is_object()) throw std::runtime_error(fmt::format("'{}' is damaged: it is no JSON object", path));
+  const auto given = description.find(kChecksum);
+  if (given == description.end()) {
+    for (const auto& [key, value] : description.items())
+      if (key != "step" && key != "score" && key != "files" && key != "state" && key != "saved")
+        throw std::runtime_error(fmt::format("'{}' is damaged: it has the unknown key '{}'", path, key));
+    return description;
+  }
+  const json expected = *given;
+  description.erase(given);
+  if (const std::string found = support::crc32c_text(description.dump()); expected != found)
+    throw std::runtime_error(fmt::format("'{}' is damaged: it has the checksum {}, not {}", path, found, expected.dump()));
+  return description;
+}
+
+bool holds_weights(const std::string& name) { return name == kWeights || name == kAveraged; }
+
+// Reads and checks the checkpoint of a step: every file that was saved is there, with its size, and a safetensors file has a sound header
+// and, as far as `check` asks for it, sound data.
+Checkpoint read_checkpoint(const std::string& run, int64_t step, Check check) {
   Checkpoint checkpoint;
-  checkpoint.folder = checkpoints_folder(run) + "/" + step_name(step);
+  checkpoint.folder = checkpoint_folder(run, step);
   const std::string path = checkpoint.file(kDescription);
-  const json description = parse_file(path);
+  const json description = read_description(path);
   try {
     checkpoint.step = description.at("step").get<int64_t>();
     checkpoint.score = optional_of<double>(description, "score");
     checkpoint.state = description.at("state");
     if (checkpoint.step != step) throw std::runtime_error(fmt::format("'{}' says step {}", path, checkpoint.step));
     for (const auto& [name, size] : description.at("files").items()) {
+      if (name.find('/') != std::string::npos)
+        throw std::runtime_error(fmt::format("'{}' is damaged: '{}' is no name of a file", path, name));
       const std::string file = checkpoint.file(name);
       std::error_code error;
       const uintmax_t found = fs::file_size(file, error);
       if (error) support::throw_file_error("read", file, error.value());
       if (found != size.get<uintmax_t>()) throw std::runtime_error(fmt::format("'{}' has {} bytes, not {}", file, found, size.dump()));
-      if (name.ends_with(".safetensors")) support::SafetensorsFile whole(file);
+      const bool data = check == Check::everything || (check == Check::weights && holds_weights(name));
+      if (name.ends_with(".safetensors")) support::SafetensorsFile(file, data ? support::Verify::data : support::Verify::header);
     }
   } catch (const json::exception& error) {
     throw std::runtime_error(fmt::format("'{}' is damaged: {}", path, error.what()));
@@ -105,7 +134,7 @@ struct FoundCheckpoints {
 FoundCheckpoints all_checkpoints(const std::string& run) {
   FoundCheckpoints all;
   for (const int64_t step : steps_in(run)) try {
-      all.usable.push_back(read_checkpoint(run, step));
+      all.usable.push_back(read_checkpoint(run, step, Check::headers));
     } catch (const std::runtime_error& error) {
       all.skipped.emplace_back(error.what());
     }
@@ -118,6 +147,16 @@ const Checkpoint* best_of(const std::vector<Checkpoint>& checkpoints) {
   for (const Checkpoint& checkpoint : checkpoints)
     if (checkpoint.score && (best == nullptr || *checkpoint.score >= *best->score)) best = &checkpoint;
   return best;
+}
+
+// The checkpoint itself, if what `check` asks for is sound; else the reason goes to `skipped`.
+std::optional<Checkpoint> checked(const std::string& run, int64_t step, Check check, std::vector<std::string>& skipped) {
+  try {
+    return read_checkpoint(run, step, check);
+  } catch (const std::runtime_error& error) {
+    skipped.emplace_back(error.what());
+    return std::nullopt;
+  }
 }
 
 void remove_checkpoint(const std::string& run, int64_t step) {
@@ -166,7 +205,7 @@ void require_run(const std::string& folder) {
 }
 
 bool is_training(const std::string& run) {
-  const int lock = ::open(lock_path(run).c_str(), O_RDONLY | O_CLOEXEC);
+  const int lock = support::uninterrupted([&] { return ::open(lock_path(run).c_str(), O_RDONLY | O_CLOEXEC); });
   if (lock < 0) return false;
   const bool held = ::flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(lock);
@@ -211,32 +250,84 @@ RunStatus parse_status(std::string_view text, const std::string& path) {
   }
 }
 
-CheckpointSearch latest_checkpoint(const std::string& run) {
+CheckpointSearch latest_checkpoint(const std::string& run, Check check) {
   require_run(run);
   CheckpointSearch search;
-  for (const int64_t step : steps_in(run)) try {
-      search.found = read_checkpoint(run, step);
-      return search;
-    } catch (const std::runtime_error& error) {
-      search.skipped.emplace_back(error.what());
-    }
+  for (const int64_t step : steps_in(run))
+    if ((search.found = checked(run, step, check, search.skipped))) break;
   return search;
 }
 
-CheckpointSearch best_checkpoint(const std::string& run) {
+CheckpointSearch best_checkpoint(const std::string& run, Check check) {
   require_run(run);
   FoundCheckpoints all = all_checkpoints(run);
   CheckpointSearch search{.found = std::nullopt, .skipped = std::move(all.skipped)};
-  if (const Checkpoint* best = best_of(all.usable))
-    search.found = *best;
-  else if (!all.usable.empty())
-    search.found = all.usable.front();
+  while (!search.found && !all.usable.empty()) {
+    const Checkpoint* best = best_of(all.usable);
+    const auto chosen = all.usable.begin() + (best != nullptr ? best - all.usable.data() : 0);
+    search.found = checked(run, chosen->step, check, search.skipped);
+    all.usable.erase(chosen);
+  }
   return search;
 }
 
 Checkpoint checkpoint_of(const std::string& run, int64_t step) {
   require_run(run);
-  return read_checkpoint(run, step);
+  return read_checkpoint(run, step, Check::headers);
+}
+
+std::string read_run_file(const std::string& run, const std::string& name) {
+  const std::string path = run + "/" + name;
+  std::string content = support::read_file(path);
+  if (!fs::exists(checksums_path(run))) return content;
+  const json checksums = parse_file(checksums_path(run));
+  const auto expected = checksums.find(name);
+  if (expected == checksums.end()) return content;
+  if (const std::string found = support::crc32c_text(content); *expected != found)
+    throw std::runtime_error(
+        fmt::format("'{}' is damaged: it has the checksum {}, not {}; put a copy of it there", path, found, expected->dump()));
+  return content;
+}
+
+Verification verify_run(const std::string& run) {
+  require_run(run);
+  Verification verification;
+  const auto attempt = [&](const auto& read) {
+    try {
+      read();
+    } catch (const std::runtime_error& error) {
+      verification.damaged.emplace_back(error.what());
+    }
+  };
+  for (const int64_t step : steps_in(run)) {
+    const std::string folder = checkpoint_folder(run, step), path = folder + "/" + kDescription;
+    std::vector<std::string> damaged, unchecked;
+    int64_t bytes = 0;
+    std::swap(verification.damaged, damaged);
+    attempt([&] {
+      if (!parse_file(path).contains(kChecksum)) unchecked.push_back(path);
+      const json description = read_description(path);
+      read_checkpoint(run, step, Check::headers);
+      for (const auto& [name, size] : description.at("files").items())
+        attempt([&, &name = name] {
+          const support::SafetensorsFile file(folder + "/" + name);
+          if (!file.has_checksums() && !file.tensors().empty()) unchecked.push_back(file.path());
+          bytes += static_cast<int64_t>(fs::file_size(file.path()));
+        });
+    });
+    std::swap(verification.damaged, damaged);
+    if (!fs::exists(folder)) continue;  // its run goes on, and has removed it meanwhile
+    ++verification.checkpoints, verification.bytes += bytes;
+    for (std::string& one : damaged) verification.damaged.push_back(std::move(one));
+    for (std::string& one : unchecked) verification.unchecked.push_back(std::move(one));
+  }
+  if (fs::exists(checksums_path(run)))
+    attempt([&] {
+      const json checksums = parse_file(checksums_path(run));
+      for (const auto& [name, checksum] : checksums.items())
+        attempt([&, &name = name] { verification.bytes += static_cast<int64_t>(read_run_file(run, name).size()); });
+    });
+  return verification;
 }
 
 void keep_latest_checkpoint(const std::string& run) {
@@ -247,13 +338,15 @@ void keep_latest_checkpoint(const std::string& run) {
 }
 
 ChosenWeights choose_weights(const std::string& run, Which which) {
-  const CheckpointSearch search = which == Which::best ? best_checkpoint(run) : latest_checkpoint(run);
+  const CheckpointSearch search = which == Which::best ? best_checkpoint(run, Check::weights) : latest_checkpoint(run, Check::weights);
+  if (!search.found && !search.skipped.empty())
+    throw std::runtime_error(fmt::format("none of the checkpoints of '{}' can be used: {}", run, search.skipped.front()));
   if (!search.found) throw std::runtime_error(run + " holds no checkpoint yet");
   ChosenWeights chosen{*search.found, which == Which::averaged, search.skipped};
   if (which == Which::averaged && !chosen.checkpoint.state.contains("averaged_score"))
     throw std::runtime_error(run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");
   if (which == Which::best && chosen.checkpoint.score) {
-    const CheckpointSearch last = latest_checkpoint(run);
+    const CheckpointSearch last = latest_checkpoint(run, Check::weights);
     const auto score_of_mean = [](const json& state) { return optional_of<double>(state, "averaged_score"); };
     const std::optional<double> mean = last.found ? last.found->read_state(score_of_mean) : std::nullopt;
     if (mean && *mean > *chosen.checkpoint.score) chosen.checkpoint = *last.found, chosen.averaged = true;
@@ -263,7 +356,7 @@ ChosenWeights choose_weights(const std::string& run, Which which) {
 
 RunFolder::RunFolder(std::string folder) : folder_(std::move(folder)), started_(support::utc_now()) {
   const std::string path = lock_path(folder_);
-  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  lock_ = support::uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
   if (lock_ < 0) support::throw_file_error("create", path);
   // Those who only look hold the lock for a moment; a process that trains holds it all the time.
   int taken = -1;
@@ -301,7 +394,12 @@ RunFolder RunFolder::create(const std::string& folder, std::string_view config, 
   RunFolder run(folder);
   require_new_run(folder);  // between the look and the lock another process may have made it
   run.write_status({});
-  for (const auto& [name, content] : files) support::AtomicFile(fmt::format("{}/{}", folder, name)).commit(content);
+  json checksums = json::object();
+  for (const auto& [name, content] : files) {
+    support::AtomicFile(fmt::format("{}/{}", folder, name)).commit(content);
+    checksums[name] = support::crc32c_text(content);
+  }
+  if (!files.empty()) support::AtomicFile(checksums_path(folder)).commit(checksums.dump(2) + "\n");
   run.write_config(config);  // last: from here on it is a run
   return run;
 }
@@ -358,6 +456,7 @@ void RunFolder::save_checkpoint(const CheckpointContent& content, int64_t keep) 
     json description = {
         {"step", content.step}, {"score", nullptr}, {"files", files}, {"state", content.state}, {"saved", support::utc_now()}};
     if (content.score && std::isfinite(*content.score)) description["score"] = *content.score;
+    description[kChecksum] = support::crc32c_text(description.dump());
     support::AtomicFile(fresh + "/" + kDescription).commit(description.dump(2) + "\n");  // flushes the folder as well
     const std::string old = checkpoints + "/" + std::string(kReplaced) + name;
     const bool replaces = fs::exists(target);

@@ -1,15 +1,18 @@
 // The folder of one training run, and what is safe in it: at any moment, also after kill -9 or a full disk, it holds the last whole set of
-// everything. No torch here: what goes into a checkpoint is written by functions that the caller gives.
+// everything, and a bit that has changed since is found. No torch here: what goes into a checkpoint is written by functions that the caller
+// gives.
 //
 //   RUN/config.toml                     the resolved config
 //   RUN/vocabulary.model                of a translation run
 //   RUN/imported                        of a run that began with weights from elsewhere: the name of their file
+//   RUN/checksums.json                  CRC-32C of the two files above
 //   RUN/metrics.jsonl                   support/jsonl.h
 //   RUN/events.out.tfevents.*           support/tensorboard.h
 //   RUN/status.json                     what the run is doing
 //   RUN/log                             what it has said, a time and a line of text each
 //   RUN/note.txt, RUN/archived          what a user says of it; that it is done with (hinge watch)
-//   RUN/checkpoints/step-00001200/      weights.safetensors, state.safetensors, checkpoint.json
+//   RUN/checkpoints/step-00001200/      weights.safetensors, state.safetensors, checkpoint.json; each tensor has its checksum, and
+//                                       checkpoint.json that of its other keys
 //   RUN/lock                            held by the process that trains
 #pragma once
 
@@ -86,12 +89,28 @@ inline std::vector<std::pair<std::string, Which>> config_words(Which) {
 // Looking at a run, also while another process trains into it. All throw std::runtime_error with the path and the reason.
 RunStatus read_status(const std::string& run);
 RunStatus parse_status(std::string_view text, const std::string& path);  // path: for the message
-bool is_run(const std::string& folder);                                  // holds a config.toml
-void require_run(const std::string& folder);                             // throws unless it is one
-bool is_training(const std::string& run);                                // some process holds its lock
-CheckpointSearch latest_checkpoint(const std::string& run);
-CheckpointSearch best_checkpoint(const std::string& run);  // of the highest score; the latest if none has a score
-Checkpoint checkpoint_of(const std::string& run, int64_t step);
+bool is_run(const std::string& folder);       // holds a config.toml
+void require_run(const std::string& folder);  // throws unless it is one
+bool is_training(const std::string& run);     // some process holds its lock
+
+// How much of a checkpoint is compared with its checksums before it is called usable. Sizes, the JSON and the headers of safetensors files
+// always are.
+enum class Check { headers, weights, everything };
+CheckpointSearch latest_checkpoint(const std::string& run, Check check = Check::everything);
+// Of the highest score; the latest if none has a score.
+CheckpointSearch best_checkpoint(const std::string& run, Check check = Check::everything);
+Checkpoint checkpoint_of(const std::string& run, int64_t step);  // checks the headers: who loads a tensor checks that
+
+// The content of a file that the run was made with, "vocabulary.model". Throws if it is not what it was.
+std::string read_run_file(const std::string& run, const std::string& name);
+
+// Compares all of a run with its checksums.
+struct Verification {
+  int64_t checkpoints = 0, bytes = 0;  // that were read
+  std::vector<std::string> damaged;    // each file that is not what was saved, with the reason
+  std::vector<std::string> unchecked;  // files without checksums: an earlier version has written them
+};
+Verification verify_run(const std::string& run);
 
 // The names of a checkpoint's files.
 inline constexpr const char *kWeights = "weights.safetensors", *kState = "state.safetensors", *kAveraged = "averaged.safetensors";

@@ -69,6 +69,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void send(int signal) const { ::kill(id_, signal); }
+  void send_to_group(int signal) const { ::kill(-id_, signal); }  // of one that at_start has given a group of its own
   bool ended() {
     if (!ended_ && ::waitpid(id_, &status_, WNOHANG) == id_) ended_ = true;
     return ended_;

@@ -113,6 +113,49 @@ TEST_F(SafetensorsTest, SurvivesRandomDamage) {
   }
 }
 
+// Whichever bit of a file changes, no tensor comes back with another name, type, shape or value.
+TEST_F(SafetensorsTest, FindsEveryFlippedBit) {
+  std::vector<float> data(24);
+  std::iota(data.begin(), data.end(), 0.25f);
+  write_safetensors(path("t"), {{"a", Dtype::kF32, {2, 4}, data.data()}, {"b", Dtype::kF32, {16}, data.data() + 8}}, {{"format", "pt"}});
+  const std::string whole = content("t");
+  EXPECT_NE(whole.find(R"("crc32c.a":")"), std::string::npos);
+  EXPECT_TRUE(SafetensorsFile(path("t")).has_checksums());
+  size_t found = 0;
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    std::filesystem::remove(path("flipped"));
+    put("flipped", flipped);
+    try {
+      const SafetensorsFile file(path("flipped"));
+      ASSERT_EQ(file.tensors().size(), 2u) << bit;
+      const TensorView &a = file.at("a"), &b = file.at("b");
+      ASSERT_TRUE(a.dtype == Dtype::kF32 && b.dtype == Dtype::kF32) << bit;
+      ASSERT_EQ(a.shape, (std::vector<int64_t>{2, 4})) << bit;
+      ASSERT_EQ(b.shape, (std::vector<int64_t>{16})) << bit;
+      ASSERT_EQ(std::memcmp(a.data, data.data(), 32) | std::memcmp(b.data, data.data() + 8, 64), 0) << bit;
+    } catch (const std::runtime_error& error) {
+      ++found;
+      ASSERT_TRUE(mentions(error.what(), {path("flipped")}));
+    }
+  }
+  EXPECT_GE(found, 8 * (whole.size() - 20)) << "only those of \"format\" and \"pt\" change nothing";
+  std::string flipped = whole;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  put("flipped", flipped);
+  EXPECT_TRUE(mentions(error_of([&] { SafetensorsFile file(path("flipped")); }), {"is damaged: tensor 'a' has the checksum"}));
+  EXPECT_NO_THROW(SafetensorsFile(path("flipped"), Verify::header));
+}
+
+TEST_F(SafetensorsTest, RefusesHeadersThatTakeTooMuch) {
+  EXPECT_TRUE(mentions(error_of_raw(std::string(100'000'000, '['), 0), {path("raw"), "100000000 bytes", "allowed"}));
+  EXPECT_TRUE(mentions(error_of_raw(std::string(8'000'000, '['), 0), {path("raw"), "nested"}));
+  std::string many = "{";
+  while (many.size() < 8'000'000) many += "\"" + std::to_string(many.size()) + "\":0,";
+  EXPECT_TRUE(mentions(error_of_raw(many + "\"x\":0}", 0), {path("raw"), "tensor '1'"}));
+}
+
 TEST_F(SafetensorsTest, NamesFileTensorAndReason) {
   const auto a = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return fmt::format(R"("a":{{"dtype":{},"shape":{},"data_offsets":{}}})", dtype, shape, offsets);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "errors.h"
+#include "support/crc32c.h"
 #include "temporary_folder.h"
 
 namespace hinge::support {

@@ -242,7 +242,8 @@ TEST_P(AnyRunTest, ADamagedStateIsNamed) {
   arguments.insert(arguments.end(), {"--set", "optim.steps=8"});
   ASSERT_EQ(hinge(arguments).code, 0);
   const std::string file = latest_checkpoint(path("run")).found->file("checkpoint.json");
-  const nlohmann::json good = nlohmann::json::parse(support::read_file(file));
+  nlohmann::json good = nlohmann::json::parse(support::read_file(file));
+  good.erase("crc32c");  // as earlier versions wrote it: of what has a checksum, a change is found before it is used
   const auto expect_damaged = [&](const nlohmann::json& description, const std::string& problem) {
     support::AtomicFile(file).commit(description.dump());
     const Ended ended = hinge({"train", "--resume", path("run"), "--set", "optim.steps=12"});

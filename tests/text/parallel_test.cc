@@ -2,6 +2,7 @@
 #include "text/parallel.h"
 
 #include "support/config.h"
+#include "support/process_memory.h"
 #include "text/files.h"
 #include "text/source.h"
 #include "writers.h"
@@ -53,7 +54,7 @@ TEST(Files, ArePackedOrNot) {
 TEST(Parallel, UnequalNumbersOfLines) {
   const TemporaryFolder folder;
   const std::string de = folder.write("x.de", "eins\nzwei\ndrei\n"), en = folder.write("x.en", "one\n");
-  EXPECT_ERROR(read_parallel(de, en), (de + ":2: "), "3 lines", (en + " has 1"), kAdvice);
+  EXPECT_ERROR(read_parallel(de, en), (de + ":2: "), "has no partner", (en + " has 1 lines"), kAdvice);
   EXPECT_ERROR(read_parallel(en, de), (de + ":2: "));
   const ParallelText text = read_parallel(de, en, kSkip);
   EXPECT_EQ(text.pairs(), 1);
@@ -81,6 +82,30 @@ TEST(Parallel, BadLines) {
   const std::string umlauts = folder.write("umlauts", "äöü\n"), three = folder.write("three", "aou\n");
   EXPECT_EQ(read_parallel(umlauts, three, {.longest = 3}).pairs(), 1);
   EXPECT_ERROR(read_parallel(folder.write("e1", ""), folder.write("e2", "")), "no pair of lines");
+}
+
+// Packed text is read as it comes: neither its size nor a line that does not end costs memory.
+TEST(Parallel, PackedTextOfAnySizeIsStreamed) {
+  const TemporaryFolder folder;
+  std::string lines;
+  while (lines.size() < (16 << 20)) lines += "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n";
+  constexpr int kTimes = 24;  // 384 MiB
+  std::string many, no_end;
+  const std::string unit = gzipped(lines), letters = gzipped(std::string(16 << 20, 'x'));
+  for (int i = 0; i < kTimes; ++i) many += unit, no_end += letters;
+  many += gzipped("last\n"), no_end += gzipped("\nlast\n");
+  const std::string large = folder.write("large.gz", many), endless = folder.write("endless.gz", no_end);
+  many = no_end = lines = "";
+  support::forget_largest_resident();
+  const int64_t before = support::largest_resident_bytes();
+  const ParallelText text = read_parallel(large, large);
+  ASSERT_EQ(text.pairs(), 1);
+  EXPECT_EQ(text.documents[0].name, large + ":" + std::to_string(int64_t{kTimes} * (16 << 20) + 1));
+  const ParallelText skipping = read_parallel(endless, endless, kSkip);
+  EXPECT_EQ(skipping.documents.at(0).pairs, (std::vector<Pair>{{"last", "last"}}));
+  EXPECT_EQ(skipping.skipped, (Counts{{"over-long", 1}}));
+  EXPECT_ERROR(read_parallel(endless, endless), endless + ":1: is longer than 4 MiB", kAdvice);
+  EXPECT_LT(support::largest_resident_bytes() - before, 64 << 20);
 }
 
 TEST(Parallel, WrittenAndReadAgain) {

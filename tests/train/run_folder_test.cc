@@ -221,6 +221,87 @@ TEST_F(RunFolderTest, SkipsAndNamesUnusableCheckpoints) {
   EXPECT_TRUE(holds(*latest_checkpoint(run_).found, 5));
 }
 
+class FlippedBitTest : public RunFolderTest {
+ protected:
+  FlippedBitTest() : run_folder_(create()) {
+    for (const int64_t step : {1, 2, 3}) run_folder_.save_checkpoint(content_of(step, static_cast<double>(step)), 9);
+  }
+  // The last bit of a byte of a file.
+  static void flip(const std::string& file, size_t byte) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(byte));
+    const int value = stream.get();
+    stream.seekp(static_cast<std::streamoff>(byte));
+    stream.put(static_cast<char>(value ^ 1));
+  }
+  static void flip_last(const std::string& file) { flip(file, std::filesystem::file_size(file) - 1); }
+
+  RunFolder run_folder_;
+};
+
+TEST_F(FlippedBitTest, IsNamedAndTheLastGoodCheckpointIsUsed) {
+  EXPECT_TRUE(verify_run(run_).damaged.empty());
+  EXPECT_TRUE(verify_run(run_).unchecked.empty());
+  EXPECT_EQ(verify_run(run_).checkpoints, 3);
+  flip_last(checkpoint(3) + "/weights.safetensors");
+  for (const CheckpointSearch& search : {latest_checkpoint(run_), best_checkpoint(run_), latest_checkpoint(run_, Check::weights)}) {
+    ASSERT_TRUE(search.found);
+    EXPECT_TRUE(holds(*search.found, 2));
+    ASSERT_EQ(search.skipped.size(), 1u);
+    EXPECT_TRUE(mentions(search.skipped[0], {checkpoint(3) + "/weights.safetensors", "is damaged: tensor 'a' has the checksum"}));
+  }
+  EXPECT_EQ(choose_weights(run_, Which::best).checkpoint.step, 2);
+  EXPECT_EQ(verify_run(run_).damaged, latest_checkpoint(run_).skipped);
+
+  flip_last(checkpoint(2) + "/state.safetensors");  // who only needs the weights can use it
+  EXPECT_EQ(latest_checkpoint(run_).found->step, 1);
+  EXPECT_EQ(choose_weights(run_, Which::latest).checkpoint.step, 2);
+  EXPECT_EQ(verify_run(run_).damaged.size(), 2u);
+
+  flip_last(checkpoint(1) + "/state.safetensors");
+  flip_last(checkpoint(1) + "/weights.safetensors");
+  flip_last(checkpoint(2) + "/weights.safetensors");
+  EXPECT_FALSE(latest_checkpoint(run_).found);
+  EXPECT_TRUE(mentions(error_of([&] { choose_weights(run_, Which::latest); }), {"none of the checkpoints", run_, "is damaged"}));
+}
+
+TEST_F(FlippedBitTest, IsFoundInEveryByteOfTheDescription) {
+  const std::string file = checkpoint(3) + "/checkpoint.json", whole = content("runs/a/checkpoints/step-00000003/checkpoint.json");
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    std::filesystem::remove(file);
+    put("runs/a/checkpoints/step-00000003/checkpoint.json", flipped);
+    const CheckpointSearch search = latest_checkpoint(run_, Check::headers);
+    ASSERT_TRUE(search.found);
+    if (search.found->step == 3) {
+      ASSERT_TRUE(std::isspace(whole[bit / 8])) << bit << ": " << flipped;  // one white space for another
+    } else {
+      ASSERT_TRUE(mentions(search.skipped.at(0), {"step-00000003"})) << bit;
+    }
+  }
+}
+
+TEST_F(FlippedBitTest, FilesOfEarlierVersionsAreReadUnchecked) {
+  const std::string file = checkpoint(3) + "/checkpoint.json";
+  nlohmann::json description = nlohmann::json::parse(content("runs/a/checkpoints/step-00000003/checkpoint.json"));
+  description.erase("crc32c");
+  put("runs/a/checkpoints/step-00000003/checkpoint.json", description.dump());
+  EXPECT_TRUE(holds(*latest_checkpoint(run_).found, 3));
+  EXPECT_TRUE(verify_run(run_).damaged.empty());
+  EXPECT_EQ(verify_run(run_).unchecked, std::vector<std::string>{file});
+}
+
+TEST_F(RunFolderTest, AFlippedBitInAFileOfTheRunIsFound) {
+  RunFolder::create(run_, "steps = 1\n", {{"vocabulary.model", "words"}});
+  EXPECT_EQ(read_run_file(run_, "vocabulary.model"), "words");
+  put("runs/a/vocabulary.model", "wordt");
+  EXPECT_TRUE(mentions(error_of([&] { read_run_file(run_, "vocabulary.model"); }), {run_ + "/vocabulary.model", "is damaged", "checksum"}));
+  EXPECT_EQ(verify_run(run_).damaged.size(), 1u);
+  std::filesystem::remove(run_ + "/checksums.json");
+  EXPECT_EQ(read_run_file(run_, "vocabulary.model"), "wordt");
+}
+
 TEST_F(RunFolderTest, TheFoldersAboveANewRunAreFlushed) {
   const std::string deep = path("new/runs/a");
   std::vector<std::string> list;

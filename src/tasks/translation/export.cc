@@ -30,7 +30,7 @@ void compare_with_training(const std::string& run, const Config& config, bool ch
                run);
     return;
   }
-  const train::CheckpointSearch search = train::latest_checkpoint(run);
+  const train::CheckpointSearch search = train::latest_checkpoint(run, train::Check::headers);
   if (!search.found || !search.found->state.contains("text")) return;
   if (search.found->state.contains("text_has_changed")) {
     fmt::print(stderr, "the catalogues have changed while {} was trained: it may have been trained on some of these pairs\n", run);
@@ -60,7 +60,7 @@ std::string export_text(const tasks::ExportRequest& request) {
     fmt::print(stderr, "left out of {}: {}\n", config.data.source.kind == text::SourceKind::catalogues ? "all splits" : request.split,
                text::describe(pairs.skipped));
   if (of_run) {
-    const text::Vocabulary vocabulary = text::Vocabulary::load(vocabulary_path(request.from));
+    const text::Vocabulary vocabulary = load_vocabulary(request.from);
     compare_with_training(request.from, config, !request.changes.empty(), vocabulary);
     const int64_t longer = text::leave_out_long_sources(pairs, vocabulary, config.model.max_length);
     if (longer > 0) fmt::print(stderr, "left out of {}: {} longer than the model reads\n", request.split, longer);

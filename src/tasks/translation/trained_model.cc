@@ -18,7 +18,9 @@ nlohmann::json length_rules(const models::Seq2SeqConfig& model) {
 
 }  // namespace
 
-std::string vocabulary_path(const std::string& run) { return run + "/vocabulary.model"; }
+text::Vocabulary load_vocabulary(const std::string& run) {
+  return text::Vocabulary::from_bytes(train::read_run_file(run, kVocabularyFile), run + "/" + kVocabularyFile);
+}
 
 nlohmann::json checkpoint_state(const Config& config, const text::Vocabulary& vocabulary) {
   return {{"vocabulary", {{"size", vocabulary.size()}, {"hash", vocabulary.hash()}}},
@@ -47,7 +49,7 @@ void require_length_rules(const models::Seq2SeqConfig& model, const train::Check
 
 TrainedModel load(const std::string& run, train::Which which, const std::vector<std::string>& changes) {
   const Config config = train::read_run_config<Config>(run, changes);
-  TrainedModel trained{config, text::Vocabulary::load(vocabulary_path(run)), nullptr, train::choose_weights(run, which)};
+  TrainedModel trained{config, load_vocabulary(run), nullptr, train::choose_weights(run, which)};
   const train::Checkpoint& checkpoint = trained.weights.checkpoint;
   require_vocabulary(trained.vocabulary, checkpoint, run);
   require_length_rules(config.model, checkpoint, run);

@@ -23,7 +23,8 @@ struct TrainedModel {
 // With changes of the config ("data.document_tokens=256"), which the weights must fit. Throws std::runtime_error.
 TrainedModel load(const std::string& run, train::Which which, const std::vector<std::string>& changes = {});
 
-std::string vocabulary_path(const std::string& run);
+inline constexpr const char* kVocabularyFile = "vocabulary.model";  // in the folder of a run
+text::Vocabulary load_vocabulary(const std::string& run);
 
 // What every checkpoint of a translation says beside its weights: its vocabulary, the languages and the attentions' length rules.
 nlohmann::json checkpoint_state(const Config& config, const text::Vocabulary& vocabulary);

@@ -276,7 +276,7 @@ train::TrainResult train(const Config& given, const std::string& folder, const s
   const Config config = resolve(given, data);
   TranslationTraining training(config, std::move(data), std::move(bleu));
   train::RunFolder run =
-      train::RunFolder::create(folder, support::write_config(training.config()), {{"vocabulary.model", training.vocabulary().bytes()}});
+      train::RunFolder::create(folder, support::write_config(training.config()), {{kVocabularyFile, training.vocabulary().bytes()}});
   return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
 }
 
@@ -286,7 +286,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   check(config);
   train::RunFolder run = train::RunFolder::open(folder);
   const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
-  const text::Vocabulary vocabulary = text::Vocabulary::load(vocabulary_path(folder));
+  const text::Vocabulary vocabulary = load_vocabulary(folder);
   if (from) require_vocabulary(vocabulary, *from, folder);
   RunText data = read_run_text(config, vocabulary, output);
   config = resolve(config, data);

@@ -412,6 +412,7 @@ TEST_F(TrainTest, GoesOnAfterAnEvaluationThatIsNoNumber) {
   run(tiny(12), "run", 9);
   const std::string file = "run/checkpoints/step-00000009/checkpoint.json";
   nlohmann::json description = nlohmann::json::parse(content(file));
+  description.erase("crc32c");  // as earlier versions wrote it
   nlohmann::json& state = description["state"];
   ASSERT_TRUE(state.contains("score") && state.contains("best") && state["evaluated"].contains("loss"));
   state["score"] = state["best"] = state["evaluated"]["loss"] = nullptr;
@@ -424,6 +425,7 @@ TEST_F(TrainTest, GoesOnWithTheClassesItHas) {
   run(tiny(8), "run", 4);
   const std::string file = "run/checkpoints/step-00000004/checkpoint.json";
   nlohmann::json description = nlohmann::json::parse(content(file));
+  description.erase("crc32c");
   const auto store = [&](const std::vector<std::string>& classes) {
     description["state"]["classes"] = classes;
     put(file, description.dump());

@@ -1,0 +1,12 @@
+// Lines of metrics, also to go on with.
+#include "../target.h"
+#include "support/jsonl.h"
+
+namespace hinge::fuzz {
+
+void metrics_target(Input input) {
+  static MemoryFile file;
+  for (const support::MetricRecord& record : support::read_metrics(file.holding(input))) record.number("train/loss");
+}
+
+}  // namespace hinge::fuzz

@@ -1,0 +1,9 @@
+// A compiled catalogue of messages.
+#include "../target.h"
+#include "text/mo_file.h"
+
+namespace hinge::fuzz {
+
+void mo_target(Input input) { text::parse_mo(text_of(input), "messages.mo"); }
+
+}  // namespace hinge::fuzz

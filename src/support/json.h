@@ -1,0 +1,32 @@
+// JSON from files that may hold anything: as nlohmann::json parses it, but nothing that is nested so deep that to copy, print or free it
+// would overflow the stack.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace hinge::support {
+
+// Whether lists and objects in the text lie more than `most` deep. The text need not be JSON.
+inline bool is_nested_deeper(std::string_view text, int most) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++i;
+    if (in_string) continue;
+    if ((c == '[' || c == '{') && ++depth > most) return true;
+    if (c == ']' || c == '}') --depth;
+  }
+  return false;
+}
+
+// Throws nlohmann::json::exception. (The parser's own callback could count, but with one it takes quadratic time.)
+template <class Json = nlohmann::json> Json parse_json(std::string_view text) {
+  constexpr int kDeepest = 100;
+  if (is_nested_deeper(text, kDeepest)) throw nlohmann::json::other_error::create(599, "it is nested too deep", nullptr);
+  return Json::parse(text);
+}
+
+}  // namespace hinge::support

@@ -1,0 +1,53 @@
+// How long the tests here go on, and what they did. HINGE_TEST_QUICK=1 takes a sample; `make torture` gives a time, and gets a row for each
+// kind of accident in the file that HINGE_TORTURE_RESULTS names: what, how often, how often something was lost.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "../support/quick.h"
+
+namespace hinge::torture {
+
+// Counts the accidents of one kind and says when there were enough.
+class Accidents {
+ public:
+  // So many in a quick test and in a full one. `all`: no more are needed, even if there is time.
+  Accidents(std::string what, int64_t quick, int64_t full, int64_t all = INT64_MAX) : what_(std::move(what)), all_(all) {
+    wanted_ = support::quick() ? quick : full;
+    if (const char* seconds = std::getenv("HINGE_TORTURE_SECONDS")) seconds_ = std::atof(seconds), wanted_ = all;
+  }
+  ~Accidents() {
+    if (const char* file = std::getenv("HINGE_TORTURE_RESULTS"))
+      std::ofstream(file, std::ios::app) << what_ << '\t' << count_ << '\t' << lost_ << '\n';
+  }
+  Accidents(const Accidents&) = delete;
+  Accidents& operator=(const Accidents&) = delete;
+
+  bool go_on() const {
+    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begun_;
+    return count_ < wanted_ && count_ < all_ && (seconds_ <= 0 || gone.count() < seconds_) && !testing::Test::HasFatalFailure();
+  }
+  // One more, after which everything was there, or was not.
+  void add() {
+    ++count_;
+    const int failed = testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
+    lost_ += failed > failed_before_ ? 1 : 0;
+    failed_before_ = failed;
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  std::string what_;
+  int64_t all_, wanted_ = 0, count_ = 0, lost_ = 0;
+  double seconds_ = 0;
+  int failed_before_ = 0;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace hinge::torture
