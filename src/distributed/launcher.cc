@@ -90,7 +90,9 @@ bool failed(const ChildEnd& end) { return end.code != 0 && end.code != 130; }
 
 std::string how_it_ended(const Process& process) {
   if (process.end->signal != 0) return fmt::format("was killed by signal {} ({})", process.end->signal, ::strsignal(process.end->signal));
-  return fmt::format("ended with code {}{}", process.end->code, process.err.last_line().empty() ? "" : ": " + process.err.last_line());
+  std::string reason = process.err.last_line();
+  if (constexpr std::string_view kName = "hinge: "; reason.starts_with(kName)) reason.erase(0, kName.size());
+  return fmt::format("ended with code {}{}", process.end->code, reason.empty() ? "" : ": " + reason);
 }
 
 }  // namespace

@@ -88,6 +88,11 @@ const std::vector<at::Tensor>& GradientExchange::finish() {
   return sums_;
 }
 
+size_t GradientExchange::travelled() {
+  const std::scoped_lock lock(mutex_);
+  return next_;
+}
+
 // Buckets travel in their order, which is the same on all processes.
 void GradientExchange::work() {
   const at::NoGradGuard guard;

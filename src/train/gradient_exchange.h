@@ -42,6 +42,7 @@ class GradientExchange {
   const std::vector<at::Tensor>& finish();
 
   size_t buckets() const { return buckets_.size(); }
+  size_t travelled();  // buckets of this step that are added up
   ExchangeTimes times() const { return times_; }
 
  private:

@@ -11,6 +11,18 @@
 #include "support/config.h"
 
 namespace hinge::train {
+namespace {
+
+// Data may be at other places on other machines, as long as they are the same.
+support::FlatConfig without_places(const std::string& config, const std::string& name) {
+  support::FlatConfig keys = support::flatten_config(config, name);
+  std::erase_if(keys, [](const auto& key) {
+    return key.first == "data.path" || key.first == "data.label_map" || key.first == "data.vocabulary_file";
+  });
+  return keys;
+}
+
+}  // namespace
 
 WorkersPlan Processes::plan(const RunConfig& run, int64_t parts, int64_t parameters) const {
   if (group_ == nullptr) return plan_workers(run, parts, parameters);
@@ -59,8 +71,8 @@ void Processes::require_same(const std::string& config, const std::string& data)
   if (group_ == nullptr) return;
   const std::vector<std::string> configs = group_->all_gather_bytes(config), all_data = group_->all_gather_bytes(data);
   for (size_t rank = 1; rank < configs.size(); ++rank) {
-    const auto differences = support::config_differences(
-        std::vector{support::flatten_config(configs[0], "rank 0"), support::flatten_config(configs[rank], "rank " + std::to_string(rank))});
+    const auto differences =
+        support::config_differences(std::vector{without_places(configs[0], "rank 0"), without_places(configs[rank], "another rank")});
     if (!differences.empty())
       throw std::runtime_error(
           fmt::format("the config of rank {} has {} = {}, that of rank 0 has {}: start all processes with the same config", rank,

@@ -36,8 +36,8 @@ class Processes {
   // Whether any says yes.
   bool any(bool own) const;
 
-  // Throws std::runtime_error, on all, unless all have the same config (as TOML text) and data (a description, with a number that depends
-  // on all of them): says which rank differs, with both values.
+  // Throws std::runtime_error, on all, unless all have the same config (as TOML text; where the data are may differ) and data (a
+  // description, with a number that depends on all of them): says which rank differs, with both values.
   void require_same(const std::string& config, const std::string& data) const;
   // All compute with the best SIMD target that every machine has: weights that each updates by itself stay the same everywhere. The target.
   std::string agree_on_simd_target() const;

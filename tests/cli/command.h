@@ -68,6 +68,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return id_; }
   void send(int signal) const { ::kill(id_, signal); }
   bool ended() {
     if (!ended_ && ::waitpid(id_, &status_, WNOHANG) == id_) ended_ = true;
