@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -147,10 +148,15 @@ TEST(GradientTaps, HearEachGradientBeforeTheLayersBelowAreComputed) {
 TEST(Processes, MustHaveTheSameConfigAndData) {
   const auto errors_with = [](const std::string& config, const std::string& data) {
     const HeldPort port;
+    std::atomic<int> done = 0;  // nobody ends before both know
     return run_ranks(2, [&](int rank) {
       ProcessGroup group(environment_of(rank, 2, port), "test");
-      Processes(&group).require_same(rank == 0 ? "[optim]\nlr = 1\n[data]\npath = \"a\"\n" : config, rank == 0 ? "3 images" : data);
-      group.leave();
+      std::string error = support::error_of([&] {
+        Processes(&group).require_same(rank == 0 ? "[optim]\nlr = 1\n[data]\npath = \"a\"\n" : config, rank == 0 ? "3 images" : data);
+      });
+      ++done, done.notify_all();
+      for (int now = done; now < 2; now = done) done.wait(now);
+      if (!error.empty()) throw std::runtime_error(error);
     });
   };
   EXPECT_EQ(errors_with("[optim]\nlr = 1\n[data]\npath = \"b\"\n", "3 images"), std::vector<std::string>(2));
