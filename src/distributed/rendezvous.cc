@@ -1,5 +1,6 @@
 #include "distributed/rendezvous.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -80,6 +81,16 @@ std::string host_name() {
   return name;
 }
 
+// A name that stands for the loopback address, where machines do not reach each other. Who asks for that address itself, or for localhost,
+// means it: the machines may be one.
+bool likely_mistake(const Environment& environment, const Address& address) {
+  const std::string& name = environment.master_address;
+  in6_addr number;
+  const bool asked_for =
+      name == "localhost" || ::inet_pton(AF_INET, name.c_str(), &number) == 1 || ::inet_pton(AF_INET6, name.c_str(), &number) == 1;
+  return environment.on_several_machines() && address.is_loopback() && !asked_for;
+}
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::string lost_text(const std::string& who) { return fmt::format("{} was lost: it was killed, has crashed or cannot be reached", who); }
@@ -116,7 +127,7 @@ class RendezvousServer {
   void open() {
     std::string problem;
     for (const Address& address : resolve(environment_.master_address)) {
-      if (environment_.on_several_machines() && address.is_loopback()) {
+      if (likely_mistake(environment_, address)) {
         problem =
             fmt::format("it stands for the loopback address {} here, where no other machine can come; see /etc/hosts", address.text());
         continue;
@@ -289,7 +300,7 @@ void Rendezvous::meet() {
   const auto start = Clock::now();
   do {
     for (const Address& address : resolve(environment_.master_address)) {
-      if (address.is_loopback() && environment_.on_several_machines() && !environment_.on_first_machine())
+      if (likely_mistake(environment_, address) && !environment_.on_first_machine())
         throw Error(
             fmt::format("MASTER_ADDR '{}' is the loopback address {} on this machine, but rank 0 runs on another: give the address "
                         "at which it can be reached, or mend /etc/hosts",
@@ -301,6 +312,8 @@ void Rendezvous::meet() {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   } while (seconds_since(start) < environment_.timeout_seconds);
+  if (environment_.on_several_machines() && resolve(environment_.master_address).front().is_loopback())
+    problem += "; it is a loopback address, at which only processes of one machine meet";
   throw Error(fmt::format("rank {} has not met rank 0 at MASTER_ADDR '{}', ports {} to {}, within {:.0f} s: {}", environment_.rank,
                           environment_.master_address, environment_.master_port + 1, environment_.master_port + kPorts,
                           environment_.timeout_seconds, problem));

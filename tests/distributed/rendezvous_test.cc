@@ -129,8 +129,12 @@ TEST(Rendezvous, ALoopbackAddressIsNamedAsTheMistakeOnSeveralMachines) {
   for (const int rank : {0, 1}) {
     Environment environment = environment_of(rank, 2, port);
     environment.local_world = 1, environment.local_rank = 0;
-    EXPECT_TRUE(mentions(error_of([&] { Rendezvous(environment, "test"); }), {"MASTER_ADDR '127.0.0.1'", "loopback", "/etc/hosts"}));
+    environment.master_address = "127.1";  // a name for 127.0.0.1 on every machine
+    EXPECT_TRUE(mentions(error_of([&] { Rendezvous(environment, "test"); }), {"MASTER_ADDR '127.1'", "loopback", "/etc/hosts"}));
   }
+  Environment alone = environment_of(1, 2, port);
+  alone.local_world = 1, alone.local_rank = 0, alone.timeout_seconds = 0.2;
+  EXPECT_TRUE(mentions(error_of([&] { Rendezvous(alone, "test"); }), {"has not met rank 0", "loopback"}));
 }
 
 TEST(Rendezvous, AnAddressThatIsNotHereIsNamed) {
