@@ -7,6 +7,7 @@ namespace hinge::cli {
 
 void add_doctor(Command parent);
 void add_train(Command parent);
+void add_launch(Command parent);
 void add_sweep(Command parent);
 void add_runs(Command parent);
 void add_report(Command parent);

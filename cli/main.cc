@@ -8,6 +8,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "distributed/error.h"
 #include "ops/error_text.h"
 #include "ops/tensor_memory.h"
 #include "tasks/task.h"
@@ -15,7 +16,7 @@
 namespace hinge::cli {
 namespace {
 
-constexpr int kFailed = 1, kUsage = 2;
+constexpr int kFailed = 1, kUsage = 2, kPeerEnded = 3;
 
 int fail(int code, const char* message) noexcept {
   std::fprintf(stderr, "hinge: %s\n", message);
@@ -27,10 +28,12 @@ int parse_and_run(int argc, char** argv) {
   Command root = line.root();
   root.require_subcommand();
   root.footer(
-      "'hinge COMMAND --help' lists the options of a command. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 stopped by Ctrl-C.");
+      "'hinge COMMAND --help' lists the options of a command. Exit codes: 0 success, 1 failure, 2 wrong usage, 3 another process of the "
+      "same run has ended, 130 stopped by Ctrl-C.");
   add_doctor(root);
   add_data(root);
   add_train(root);
+  add_launch(root);
   add_sweep(root);
   add_runs(root);
   add_watch(root);
@@ -69,6 +72,8 @@ int main(int argc, char** argv) {
     return fail(kUsage, error.what());
   } catch (const RequestError& error) {
     return fail(kUsage, error.what());
+  } catch (const hinge::distributed::PeerError& error) {
+    return fail(kPeerEnded, error.what());
   } catch (const std::bad_alloc&) {
     return fail(kFailed, "not enough memory: choose a smaller problem");
   } catch (const std::exception& error) {

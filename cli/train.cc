@@ -12,8 +12,11 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "distributed/process_group.h"
+#include "ops/error_text.h"
 #include "support/progress.h"
 #include "tasks/task.h"
+#include "train/processes.h"
 #include "train/run_folder.h"
 
 namespace hinge::cli {
@@ -22,7 +25,7 @@ namespace {
 struct TrainOptions {
   std::string config, resume, out;
   std::vector<std::string> set;
-  bool help_config = false;
+  bool or_resume = false, help_config = false;
 };
 
 // runs/fashion-20261116-093012, from configs/vit/fashion.toml.
@@ -57,14 +60,54 @@ int help_config(const TrainOptions& options) {
   return 0;
 }
 
-train::TrainResult begin(const TrainOptions& options, const std::string& folder) {
+// What is to be done; with several processes, rank 0 says it.
+struct Request {
+  std::string folder;
+  std::string resumed_task;  // empty: a new run
+};
+
+Request request_of(const TrainOptions& options) {
+  if (!options.resume.empty()) return {options.resume, tasks::of_run(options.resume).name};
+  const std::string folder = options.out.empty() ? default_folder(options.config) : options.out;
+  if (options.or_resume && train::is_run(folder)) return {folder, tasks::of_run(folder).name};
   train::require_new_run(folder);
-  return tasks::of_config(options.config)
-      .train({options.config, options.set}, folder, stop_asked(), support::ProgressOutput::standard_error());
+  return {folder, ""};
 }
 
-train::TrainResult go_on(const std::string& run, const std::vector<std::string>& changes) {
-  return tasks::of_run(run).resume(run, changes, stop_asked(), support::ProgressOutput::standard_error());
+train::TrainResult run(const TrainOptions& options, const Request& request, const support::ProgressOutput& output,
+                       distributed::ProcessGroup* group) {
+  if (request.resumed_task.empty())
+    return tasks::of_config(options.config).train({options.config, options.set}, request.folder, stop_asked(), output, group);
+  // A run that is there keeps the config it has, but for changes that are asked for together with --resume.
+  const std::vector<std::string> changes = options.resume.empty() ? std::vector<std::string>() : options.set;
+  for (const tasks::Task* task : tasks::all())
+    if (task->name == request.resumed_task) return task->resume(request.folder, changes, stop_asked(), output, group);
+  throw std::logic_error("no task " + request.resumed_task);
+}
+
+// As one of several processes.
+train::TrainResult run_with_others(const TrainOptions& options, const distributed::Environment& environment, Request& request) {
+  distributed::ProcessGroup group(environment, fmt::format("hinge {}", HINGE_VERSION));
+  try {
+    const train::Processes processes(&group);
+    const std::string target = processes.agree_on_simd_target();
+    const std::string said = processes.from_first([&] {
+      request = request_of(options);
+      return request.folder + "\n" + request.resumed_task;
+    });
+    request = {said.substr(0, said.rfind('\n')), said.substr(said.rfind('\n') + 1)};
+    support::ProgressOutput output = support::ProgressOutput::standard_error();
+    if (!processes.first()) output.write = [](std::string_view) {};
+    output.write(fmt::format("{}; {}\n", group.description(), target));
+    const train::TrainResult result = run(options, request, output, &group);
+    group.leave();
+    return result;
+  } catch (const distributed::PeerError&) {
+    throw;
+  } catch (const std::exception& error) {
+    group.fail(error_text(error));
+    throw;
+  }
 }
 
 int train(const TrainOptions& options) {
@@ -72,10 +115,20 @@ int train(const TrainOptions& options) {
   if (options.config.empty() == options.resume.empty())
     throw UsageError("hinge train takes a config (configs/vit/fashion.toml) or --resume RUN, and only one of them");
   if (!options.resume.empty() && !options.out.empty()) throw UsageError("--resume goes on in the folder of the run: it takes no --out");
+  if (options.or_resume && options.out.empty()) throw UsageError("--or-resume needs --out: the folder of the run, which may be there");
+  const std::optional<distributed::Environment> environment = distributed::read_environment();
   stop_when_asked("stopping, and saving what is done");
 
-  const std::string folder = !options.resume.empty() ? options.resume : options.out.empty() ? default_folder(options.config) : options.out;
-  const train::TrainResult result = options.resume.empty() ? begin(options, folder) : go_on(folder, options.set);
+  Request request;
+  train::TrainResult result;
+  if (environment) {
+    result = run_with_others(options, *environment, request);
+    if (environment->rank > 0) return result.finished ? 0 : kStoppedCode;
+  } else {
+    request = request_of(options);
+    result = run(options, request, support::ProgressOutput::standard_error(), nullptr);
+  }
+  const std::string& folder = request.folder;
   const std::string speed = fmt::format("{:.0f} {}/s, {:.1f}% of the time waiting for {}", result.items_per_second, result.items,
                                         100 * result.waiting_share, result.items);
   if (!result.finished) {
@@ -101,6 +154,8 @@ void add_train(Command parent) {
       .one_at_a_time();
   command.option("--out", options->out, "FOLDER", "Folder of the new run (default: runs/CONFIG-TIME)");
   command.option("--resume", options->resume, "RUN", "Resume the run in this folder from its last checkpoint");
+  command.flag("--or-resume", options->or_resume,
+               "If the folder of --out holds a run already, resume it as it is: for launchers that start a command again");
   command.flag("--help-config", options->help_config,
                fmt::format("List all keys of CONFIG, or of a task ({}) with their defaults, and exit", task_names()));
   command.run([options] { return train(*options); });

@@ -24,18 +24,22 @@ Loader::Loader(std::shared_ptr<const ImageSet> set, Pipeline pipeline, const Loa
                     options_.batch_size, options_.threads, options_.first_step));
   if (!(options_.mixup >= 0 && options_.mixup <= 1000))
     throw std::runtime_error(fmt::format("loader: mixup {} is not allowed: give 0 for none, or a number up to 1000", options_.mixup));
-  if (options_.parts < 1 || options_.parts > options_.batch_size || options_.readers < 1 || options_.parts % options_.readers != 0)
-    throw std::runtime_error(fmt::format("loader: {} images of a step cannot be handed out in {} parts to {} readers", options_.batch_size,
-                                         options_.parts, options_.readers));
+  const int64_t own_parts = options_.own_parts > 0 ? options_.own_parts : options_.parts;
+  if (options_.parts < 1 || options_.parts > options_.batch_size || options_.first_part < 0 ||
+      options_.first_part + own_parts > options_.parts || options_.readers < 1 || own_parts % options_.readers != 0)
+    throw std::runtime_error(
+        fmt::format("loader: {} images of a step cannot be handed out in {} parts, {} of them from part {} on to {} readers",
+                    options_.batch_size, options_.parts, own_parts, options_.first_part, options_.readers));
   const int64_t size = set_->size(), full = size / options_.batch_size;
   epoch_size_ = options_.drop_last ? full * options_.batch_size : size;
   if (epoch_size_ == 0)
     throw std::runtime_error(fmt::format("loader: {} images do not fill one batch of {}; choose a smaller batch or drop_last = false", size,
                                          options_.batch_size));
-  end_step_ = (epoch_size_ + options_.batch_size - 1) / options_.batch_size;
+  epoch_steps_ = (epoch_size_ + options_.batch_size - 1) / options_.batch_size;
+  end_step_ = std::min(epoch_steps_, options_.end_step.value_or(epoch_steps_));
   find_shape();
 
-  reader_parts_ = options_.parts / options_.readers;
+  reader_parts_ = own_parts / options_.readers;
   queues_ = std::vector<Queue>(static_cast<size_t>(options_.readers));
   for (Queue& queue : queues_) queue.next = options_.first_step * reader_parts_;
   const int64_t images = (options_.batch_size + options_.parts - 1) / options_.parts;
@@ -56,7 +60,11 @@ void Loader::stop() {
   work_or_stop_.notify_all();
 }
 
-int64_t Loader::steps_per_epoch() const { return options_.endless ? std::max<int64_t>(1, epoch_size_ / options_.batch_size) : end_step_; }
+int64_t Loader::steps_per_epoch() const {
+  return options_.endless ? std::max<int64_t>(1, epoch_size_ / options_.batch_size) : epoch_steps_;
+}
+
+int64_t Loader::steps() const { return std::max<int64_t>(0, end_step_ - options_.first_step); }
 
 // The shape of the first image that can be read; that of all others is compared with it.
 void Loader::find_shape() {
@@ -176,7 +184,8 @@ Loader::Slot* Loader::slot_with_work() {
 
 void Loader::open_slot(size_t reader) {
   Queue& queue = queues_[reader];
-  const int64_t step = queue.next / reader_parts_, part = static_cast<int64_t>(reader) * reader_parts_ + queue.next % reader_parts_;
+  const int64_t step = queue.next / reader_parts_;
+  const int64_t part = options_.first_part + static_cast<int64_t>(reader) * reader_parts_ + queue.next % reader_parts_;
   auto slot = std::make_unique<Slot>();
   if (!spare_.empty()) {
     slot->batch = std::move(spare_.back());

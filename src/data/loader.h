@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,7 +30,10 @@ struct LoaderOptions {
   int threads = 1;
   double mixup = 0;        // p of Beta(p, p); 0 for none
   int64_t parts = 1;       // a step's images are handed out in so many batches, of equal sizes or one more, each mixed within itself
-  int64_t readers = 1;     // threads that take them; a divisor of parts. Reader r gets the parts [r, r + 1) * parts / readers of each step
+  int64_t first_part = 0;  // of those that are handed out here; the others are other processes'
+  int64_t own_parts = 0;   // how many; 0: all
+  int64_t readers =
+      1;  // threads that take them; a divisor of own_parts. Of these, reader r gets [r, r + 1) * own_parts / readers of each step
   bool shuffle = true;     // every epoch in its own random order
   bool endless = true;     // epoch after epoch; else one pass
   bool drop_last = false;  // leave out what does not fill a batch at an epoch's end; else the next epoch follows at once, or, in a single
@@ -37,7 +41,8 @@ struct LoaderOptions {
   // Of a file that cannot be decoded or resized. skip: a training stream shows the next readable image of the set in its place, a single
   // pass goes without it.
   OnError on_error = OnError::stop;
-  int64_t first_step = 0;  // of the first batch
+  int64_t first_step = 0;                // of the first batch
+  std::optional<int64_t> end_step = {};  // a single pass ends before this step, and not after all images
 };
 
 struct Batch {
@@ -65,6 +70,7 @@ class Loader {
 
   const Shape& shape() const { return shape_; }
   int64_t steps_per_epoch() const;           // rounded down for an endless stream whose batches reach over the end of an epoch
+  int64_t steps() const;                     // of this single pass, from first_step to its end
   double waited_seconds() const;             // spent in next() for batches that were not ready, by a reader on average
   std::vector<std::string> skipped() const;  // the bad files met so far
 
@@ -112,6 +118,7 @@ class Loader {
   const LoaderOptions options_;
   Shape shape_;
   int64_t epoch_size_ = 0;    // images of an epoch that are used
+  int64_t epoch_steps_ = 0;   // batches of a single pass over all images
   int64_t end_step_ = 0;      // of a single pass
   int64_t reader_parts_ = 1;  // of a step
   size_t most_slots_ = 0;     // of a queue

@@ -180,8 +180,8 @@ TranslatedTexts translate_texts(const Translator& translator, const std::vector<
   return result;
 }
 
-std::optional<double> greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
-                                  const std::vector<std::string>& references, const Translator::Progress& progress) {
+std::optional<std::vector<std::string>> greedy_translations(const models::Seq2Seq& model, const text::Vocabulary& vocabulary,
+                                                            const std::vector<Source>& sources, const Translator::Progress& progress) {
   TranslationOptions options;
   options.search.beam = 1;
   const Translator translator(model, vocabulary, options);
@@ -190,7 +190,14 @@ std::optional<double> greedy_bleu(const models::Seq2Seq& model, const text::Voca
     if (best.empty()) return {};
     translated.push_back(std::move(best[0].text));
   }
-  return text::bleu({translated.begin(), translated.end()}, {references.begin(), references.end()}).score;
+  return translated;
+}
+
+std::optional<double> greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
+                                  const std::vector<std::string>& references, const Translator::Progress& progress) {
+  const std::optional<std::vector<std::string>> translated = greedy_translations(model, vocabulary, sources, progress);
+  if (!translated) return {};
+  return text::bleu({translated->begin(), translated->end()}, {references.begin(), references.end()}).score;
 }
 
 }  // namespace hinge::decode

@@ -90,6 +90,9 @@ std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, 
                                                   const SearchProblem& problem, const SearchOptions& options,
                                                   SearchCounts* counts = nullptr);
 
+// Greedy translations, for evaluations in training. Nothing if `progress` was false before all were done.
+std::optional<std::vector<std::string>> greedy_translations(const models::Seq2Seq& model, const text::Vocabulary& vocabulary,
+                                                            const std::vector<Source>& sources, const Translator::Progress& progress = {});
 // BLEU of greedy translations, for evaluations in training (train::BleuFunction). Nothing if `progress` was false before all were done.
 std::optional<double> greedy_bleu(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const std::vector<Source>& sources,
                                   const std::vector<std::string>& references, const Translator::Progress& progress = {});

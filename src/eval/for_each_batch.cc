@@ -9,7 +9,7 @@ namespace hinge::eval {
 
 void for_each_batch(data::Loader& loader, const std::function<bool()>& goes_on, const std::function<void(data::Batch&)>& body) {
   PackedWeights weights;
-  run_side_by_side(loader.steps_per_epoch(), [&](int64_t) {
+  run_side_by_side(loader.steps(), [&](int64_t) {
     const at::NoGradGuard guard;            // of this thread
     const PackedWeights::Use use(weights);  // of this thread, too
     if (data::Batch batch; goes_on() && loader.next(batch)) body(batch);

@@ -24,7 +24,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-int open_to_append(const std::string& path) {
+int open_to_append(const std::string& path, int descriptor_instead) {
+  if (descriptor_instead >= 0) return ::fcntl(descriptor_instead, F_DUPFD_CLOEXEC, 0);
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0) throw_file_error("open", path);
   return descriptor;
@@ -45,8 +46,8 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
   for (const auto& [name, value] : command.environment) environment.push_back(name + "=" + value);
   const std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(environment);
   const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const int out = open_to_append(command.out);
-  const int err = open_to_append(command.err);
+  const int out = open_to_append(command.out, command.out_descriptor);
+  const int err = open_to_append(command.err, command.err_descriptor);
   const pid_t parent = ::getpid();
   id_ = ::fork();
   if (id_ == 0) {

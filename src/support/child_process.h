@@ -14,7 +14,8 @@ struct ChildCommand {
   std::string program;                                                // its path
   std::vector<std::string> arguments = {};                            // without the program's name
   std::vector<std::pair<std::string, std::string>> environment = {};  // set beside this process's own
-  std::string out, err;                                               // files that it writes at the end of; may be the same
+  std::string out = {}, err = {};                                     // files that it writes at the end of; may be the same
+  int out_descriptor = -1, err_descriptor = -1;                       // instead of files; stay open here
 };
 
 struct ChildEnd {

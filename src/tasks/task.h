@@ -22,6 +22,10 @@
 #include "train/run_folder.h"
 #include "train/train_result.h"
 
+namespace hinge::distributed {
+class ProcessGroup;
+}
+
 namespace hinge::tasks {
 
 // Something was asked of a task that it does not have: wrong usage of a command.
@@ -93,12 +97,13 @@ struct Task {
   std::string name;         // its word in configs: task = "vision"
   std::string former_name;  // its word in former versions; empty: none
 
-  // hinge train. `stop` may be set at any time, by a signal handler for example: the run saves a checkpoint and returns.
+  // hinge train. `stop` may be set at any time, by a signal handler for example: the run saves a checkpoint and returns. `group`: the
+  // processes that train together; null for this one alone.
   std::string (*describe_config)(const std::optional<ConfigSource>& source);  // all keys; without a source with their defaults
   train::TrainResult (*train)(const ConfigSource& config, const std::string& folder, const std::atomic<bool>& stop,
-                              support::ProgressOutput output);
+                              support::ProgressOutput output, distributed::ProcessGroup* group);
   train::TrainResult (*resume)(const std::string& run, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
-                               support::ProgressOutput output);
+                               support::ProgressOutput output, distributed::ProcessGroup* group);
 
   // hinge sweep: the keys of a config whose values are not the defaults. A key that is added later does not change them.
   support::FlatConfig (*changed_keys)(const ConfigSource& source);

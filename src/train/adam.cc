@@ -64,4 +64,12 @@ void Adam::load(const std::string& path, int64_t steps) {
   steps_ = steps;
 }
 
+void Adam::share(distributed::ProcessGroup& group) {
+  at::Tensor steps = at::full({1}, steps_, at::kLong);
+  group.broadcast(steps, 0);
+  steps_ = steps.item<int64_t>();
+  for (std::vector<at::Tensor>* moments : {&m_, &v_})
+    for (at::Tensor& moment : *moments) group.broadcast(moment, 0);
+}
+
 }  // namespace hinge::train

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/process_group.h"
 #include "hinge/kernels/adam.h"
 #include "nn/parameters.h"
 #include "train/sharded_gradient.h"
@@ -29,6 +30,8 @@ class Adam {
   // The moments with their parameters' names, in the order m, v.
   void save(const std::string& path) const;
   void load(const std::string& path, int64_t steps);
+  // Gives rank 0's moments and number of steps to all.
+  void share(distributed::ProcessGroup& group);
 
  private:
   std::vector<kernels::AdamTensor<float>> tensors(const Gradients& gradients, double decay) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "support/process_memory.h"
@@ -40,20 +41,27 @@ void check(const OptimConfig& optim, const RunConfig& run) {
   require(run.threads >= 0, fmt::format("train.threads cannot be negative, got {}", run.threads));
 }
 
-Machine Machine::present() { return {support::default_threads(), support::machine_memory_bytes()}; }
+Machine Machine::present(int processes) {
+  const int cores = std::getenv("OMP_NUM_THREADS") != nullptr ? support::default_threads() : support::usable_cores() / processes;
+  return {std::max(1, cores), support::machine_memory_bytes() / processes};
+}
 
 double tolerated_unevenness(int64_t parameters) { return parameters < 10'000'000 ? 1.1 : 1.02; }
 
-WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters, const Machine& machine) {
-  const int64_t cores = machine.cores;
-  int64_t workers = run.workers;
+WorkersPlan plan_workers(const RunConfig& run, int64_t all_parts, int64_t parameters, const Machine& machine, int processes) {
+  require(std::has_single_bit(static_cast<uint64_t>(processes)),
+          fmt::format("a training takes a power of two of processes, got {}", processes));
+  require(run.shards == 0 || processes <= run.shards,
+          fmt::format("{} processes are more than train.shards {}: some would have nothing to do", processes, run.shards));
+  const int64_t cores = machine.cores, parts = std::max<int64_t>(1, all_parts / processes), shards = run.shards / processes;
+  int64_t workers = shards > 0 ? std::min(run.workers, shards) : run.workers;
   if (workers == 0) {
     // Workers of one thread do not wait for each other at every product. Each needs a part of the batch, and memory for its gradients.
-    const int64_t levels = run.shards > 0 ? std::bit_width(static_cast<uint64_t>(run.shards)) : 1;
+    const int64_t levels = shards > 0 ? std::bit_width(static_cast<uint64_t>(shards)) : 1;
     const int64_t gradients = std::max<int64_t>(1, parameters * 4 * levels);
     int64_t most =
         std::min<int64_t>({std::max<int64_t>(1, cores / std::max<int64_t>(1, run.threads)), parts, machine.memory_bytes / 4 / gradients});
-    if (run.shards > 0) most = std::min(most, run.shards);
+    if (shards > 0) most = std::min(most, shards);
     workers = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
     // 6 cores are better shared by 2 workers of 3 threads than by 4 of one.
     const auto used = [&](int64_t count) { return run.threads > 0 ? count : count * (cores / count); };
@@ -66,17 +74,20 @@ WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters
   return {static_cast<int>(workers), static_cast<int>(threads)};
 }
 
-int64_t shards_of(const RunConfig& run, const WorkersPlan& plan) { return run.shards > 0 ? run.shards : plan.workers; }
+int64_t shards_of(const RunConfig& run, const WorkersPlan& plan, int processes) {
+  return run.shards > 0 ? run.shards : plan.workers * processes;
+}
 
 void resolve_steps(OptimConfig& optim, const StepsOf& steps_of) {
   if (!optim.steps) optim.steps = steps_of(optim.epochs, std::numeric_limits<int64_t>::max());
   require(*optim.steps >= 1, "there is no step to train: optim.epochs and optim.batch give none");
 }
 
-LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const WorkersPlan& plan, const StepsOf& steps_of) {
+LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const WorkersPlan& plan, const StepsOf& steps_of,
+                           int processes) {
   const auto interval = [&](double epochs) { return std::max<int64_t>(1, steps_of(epochs, *resolved.steps)); };
   LoopSettings settings{resolved, run, interval(run.eval_every), interval(run.checkpoint_every)};
-  settings.run.shards = shards_of(run, plan), settings.run.workers = plan.workers, settings.run.threads = plan.threads;
+  settings.run.shards = shards_of(run, plan, processes), settings.run.workers = plan.workers, settings.run.threads = plan.threads;
   return settings;
 }
 

@@ -50,9 +50,11 @@ struct RunConfig {
   template <class V> void visit(V& v) {
     v("seed", seed, "seed of the weights, the data order and everything else that is random");
     v("shards", shards,
-      "parts of a batch whose gradients are computed one by one, a power of two; more of them take less memory; 0: one per worker");
-    v("workers", workers, "groups of threads that work on shards side by side, a power of two; 0: chosen for the model and the machine");
-    v("threads", threads, "threads of each worker; 0: all workers together have OMP_NUM_THREADS threads, else one per core");
+      "parts of a batch whose gradients are computed one by one, a power of two; more of them take less memory; 0: one per worker of all "
+      "processes");
+    v("workers", workers,
+      "groups of threads of a process that work on shards side by side, a power of two; 0: chosen for the model and the machine");
+    v("threads", threads, "threads of each worker; 0: all workers of a process together have OMP_NUM_THREADS threads, else one per core");
     v("eval_every", eval_every,
       "epochs between evaluations; the last step is always evaluated, and nothing in the half interval before it");
     v("checkpoint_every", checkpoint_every, "epochs between checkpoints");
@@ -75,17 +77,19 @@ struct Machine {
   int cores = 1;  // to use
   int64_t memory_bytes = 0;
 
-  static Machine present();
+  // What one of several processes of a run on this machine may use.
+  static Machine present(int processes = 1);
 };
 // How much longer than an even share the longest part of a batch may take for workers that share it to be as fast as one worker with all
 // threads, which wait for each other at every product. Measured on two cores: with 2.3 M parameters that waiting takes a fifth of the
 // time, with 37 M one percent.
 double tolerated_unevenness(int64_t parameters);
-// What the keys leave open, by the size of the work: every batch can be cut into `parts` parts of about equal size. Throws
-// std::runtime_error with the key.
-WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters, const Machine& machine = Machine::present());
+// What the keys leave open, by the size of the work: every batch can be cut into `parts` parts of about equal size. With several processes
+// the plan is that of each. Throws std::runtime_error with the key.
+WorkersPlan plan_workers(const RunConfig& run, int64_t parts, int64_t parameters, const Machine& machine = Machine::present(),
+                         int processes = 1);
 // The shards that a run begins with: those of the config, or the smallest power of two that gives each worker one.
-int64_t shards_of(const RunConfig& run, const WorkersPlan& plan);
+int64_t shards_of(const RunConfig& run, const WorkersPlan& plan, int processes = 1);
 
 // The steps of that many epochs, or `most` if there are more: what a task knows of its data.
 using StepsOf = std::function<int64_t(double epochs, int64_t most)>;
@@ -101,7 +105,8 @@ struct LoopSettings {
 
   int64_t steps() const { return optim.steps.value_or(1); }
 };
-LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const WorkersPlan& plan, const StepsOf& steps_of);
+LoopSettings loop_settings(const OptimConfig& resolved, const RunConfig& run, const WorkersPlan& plan, const StepsOf& steps_of,
+                           int processes = 1);
 
 // The key of "optim.lr=1e-4".
 std::string key_of(const std::string& change);

@@ -49,6 +49,19 @@ class TreeSum {
   // Of a power of two of shards.
   Gradients finish() { return waiting_.empty() ? Gradients() : std::move(waiting_.front().sum); }
 
+  // The same sum for one parameter, with `last`, that of the last shard, which take() has not had. Once for each parameter.
+  at::Tensor finish(size_t parameter, const at::Tensor& last) {
+    at::Tensor sum = last;
+    for (size_t i = waiting_.size(); i-- > 0;) {
+      if (waiting_[i].sum.empty()) continue;
+      at::Tensor& left = waiting_[i].sum[parameter];
+      if (!left.defined()) continue;
+      if (sum.defined()) left.add_(sum);
+      sum = left;
+    }
+    return sum;
+  }
+
  private:
   struct Subtree {
     int level;
@@ -63,22 +76,36 @@ Gradients gradients_of(const nn::Parameters& parameters, const std::vector<at::T
   std::vector<at::Tensor> values, factors;
   for (const nn::Parameter& parameter : parameters.all()) values.push_back(parameter.value);
   for (const double weight : weights) factors.push_back(at::scalar_tensor(weight, at::kFloat));
+  if (GradientTaps::listener() != nullptr) {
+    torch::autograd::backward(losses, factors);
+    return {};
+  }
   Gradients gradients =
       torch::autograd::grad(losses, values, factors, /*retain_graph=*/c10::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
   for (at::Tensor& grad : gradients) make_own(grad);
   return gradients;
 }
 
-ShardedGradient::ShardedGradient(const nn::Parameters& parameters, Workers& workers, int64_t shards)
-    : parameters_(parameters), workers_(workers), shards_(shards) {
-  TORCH_CHECK(shards > 0 && std::has_single_bit(static_cast<uint64_t>(shards)) && shards % workers.count() == 0,
-              "hinge: the shards must be a power of two, and the workers as well and no more: got ", shards, " and ", workers.count());
+ShardedGradient::ShardedGradient(const nn::Parameters& parameters, Workers& workers, int64_t shards, distributed::ProcessGroup* group)
+    : parameters_(parameters),
+      workers_(workers),
+      rank_(group != nullptr ? group->rank() : 0),
+      own_shards_(group != nullptr ? shards / group->world() : shards) {
+  const int64_t processes = group != nullptr ? group->world() : 1;
+  TORCH_CHECK(shards > 0 && std::has_single_bit(static_cast<uint64_t>(shards)) && shards % (processes * workers.count()) == 0,
+              "hinge: the shards must be a power of two, and the workers as well and no more: got ", shards, " and ", processes, " times ",
+              workers.count());
+  if (group == nullptr) return;
+  taps_ = std::make_unique<GradientTaps>(parameters);
+  exchange_ = std::make_unique<GradientExchange>(parameters, *group);
 }
 
-const Gradients& ShardedGradient::compute(const Shard& shard) {
+const Gradients& ShardedGradient::compute(const Shard& shard) { return exchange_ ? compute_with_others(shard) : compute_alone(shard); }
+
+const Gradients& ShardedGradient::compute_alone(const Shard& shard) {
   sum_.clear();
   std::vector<Gradients> sums(static_cast<size_t>(workers_.count()));
-  const int64_t each = shards_ / workers_.count();
+  const int64_t each = own_shards_ / workers_.count();
   std::atomic<bool> failed = false;
   workers_.run([&](int worker) {
     TreeSum sum;
@@ -94,6 +121,67 @@ const Gradients& ShardedGradient::compute(const Shard& shard) {
   sum_ = std::move(sums.front());
   if (sum_.empty()) sum_.resize(parameters_.all().size());
   return sum_;
+}
+
+// In the backward pass of a worker's last shard, each gradient goes its way through the tree as soon as it is there: through the worker's
+// own sums, those of the process's workers, and with its bucket those of the processes.
+const Gradients& ShardedGradient::compute_with_others(const Shard& shard) {
+  const size_t parameters = parameters_.all().size(), workers = static_cast<size_t>(workers_.count());
+  const int64_t each = own_shards_ / workers_.count();
+  std::vector<Gradients> sums(workers, Gradients(parameters));
+  std::vector<std::atomic<int>> missing(parameters);
+  for (std::atomic<int>& count : missing) count = workers_.count();
+  std::atomic<bool> failed = false;
+
+  const auto give = [&](size_t worker, size_t parameter, at::Tensor&& sum) {
+    const at::NoGradGuard guard;
+    sums[worker][parameter] = std::move(sum);
+    if (--missing[parameter] > 0) return;
+    for (size_t stride = 1; stride < workers; stride *= 2)
+      for (size_t i = 0; i + stride < workers; i += 2 * stride) {
+        at::Tensor &left = sums[i][parameter], &right = sums[i + stride][parameter];
+        if (!left.defined())
+          left = right;
+        else if (right.defined())
+          left = left.add(right);
+        right.reset();
+      }
+    exchange_->ready(parameter, sums[0][parameter]);
+    sums[0][parameter].reset();
+  };
+
+  exchange_->begin();
+  workers_.run([&](int number) {
+    const auto worker = static_cast<size_t>(number);
+    TreeSum sum;
+    try {
+      const int64_t first = first_shard() + number * each, last = first + each - 1;
+      for (int64_t i = first; i < last && !failed; ++i) {
+        Gradients gradients(parameters);
+        const GradientTaps::Listening listening([&](size_t parameter, const at::Tensor& gradient) { gradients[parameter] = gradient; });
+        shard(i);
+        for (at::Tensor& gradient : gradients) make_own(gradient);
+        sum.take(std::move(gradients));
+      }
+      if (failed) return;
+      std::vector<char> given(parameters);
+      const GradientTaps::Listening listening([&](size_t parameter, const at::Tensor& gradient) {
+        given[parameter] = 1;
+        const at::NoGradGuard guard;
+        give(worker, parameter, sum.finish(parameter, gradient));
+      });
+      shard(last);
+      for (size_t parameter = parameters; parameter-- > 0;)
+        if (!given[parameter]) {
+          const at::NoGradGuard guard;
+          give(worker, parameter, sum.finish(parameter, at::Tensor()));
+        }
+    } catch (...) {
+      failed = true;  // nobody begins another shard
+      throw;
+    }
+  });
+  return exchange_->finish();
 }
 
 // The upper levels of the tree, over the workers' sums, into the first of them. All workers share the elements.

@@ -57,19 +57,27 @@ class KeptWeights {
 
 class Loop {
  public:
-  Loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
-       const std::atomic<bool>& stop, support::ProgressOutput output)
+  Loop(Trainable& trainable, const LoopSettings& settings, std::optional<RunFolder> folder, const std::optional<Checkpoint>& from,
+       const std::atomic<bool>& stop, support::ProgressOutput output, distributed::ProcessGroup* group)
       : trainable_(trainable),
         settings_(settings),
         folder_(std::move(folder)),
         stop_(stop),
         output_(std::move(output)),
+        group_(group),
         adam_(trainable.parameters(), {settings.optim.beta1, settings.optim.beta2, settings.optim.eps}),
         workers_(static_cast<int>(settings.run.workers), static_cast<int>(settings.run.threads)),
-        gradient_(trainable.parameters(), workers_, settings.run.shards) {
+        gradient_(trainable.parameters(), workers_, settings.run.shards, group) {
+    if (from && folder_) {
+      load_weights(from->file(kWeights), trainable_.parameters());
+      adam_.load(from->file(kState), from->step);
+    }
+    if (group_) {
+      // New weights, too: their random numbers may differ in the last bits between machines.
+      share_weights();
+      adam_.share(*group_);
+    }
     if (!from) return;
-    load_weights(from->file(kWeights), trainable_.parameters());
-    adam_.load(from->file(kState), from->step);
     step_ = from->step;
     saved_at_ = step_;
     from->read_state([&](const nlohmann::json& state) { take_up(state); });
@@ -84,6 +92,7 @@ class Loop {
     try {
       return steps();
     } catch (const std::exception& error) {
+      if (group_) group_->fail(error_text(error));  // before anything waits for the others
       // A full disk fails all of it; the first reason is the one to tell.
       const auto attempt = [](const auto& action) {
         try {
@@ -92,9 +101,9 @@ class Loop {
         }
       };
       const bool diverged = dynamic_cast<const DivergedError*>(&error) != nullptr;
-      if (!diverged && step_is_whole_ && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
+      if (!diverged && folder_ && step_is_whole_ && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
       attempt([&] { write_status(diverged ? "diverged" : "failed", error_text(error)); });
-      folder_.log(error_text(error));
+      log(error_text(error));
       throw;
     }
   }
@@ -123,18 +132,20 @@ class Loop {
   }
 
   TrainResult steps() {
-    trainable_.begin(step_, workers_.count());
-    metrics_.emplace(metrics_path(folder_.folder()), step_);
-    events_.emplace(folder_.folder(), step_);
+    trainable_.begin(step_, {gradient_.first_shard(), gradient_.own_shards(), workers_.count()});
+    if (folder_) {
+      metrics_.emplace(metrics_path(folder_->folder()), step_);
+      events_.emplace(folder_->folder(), step_);
+    }
     progress_.emplace("train", settings_.steps(), step_, output_);
     WorkersParallel parallel(workers_);
     peak_flops_ = 1e9 * kernels::measure_fma_peak(parallel);
     write_status("running", "");
-    folder_.log(fmt::format("training from step {} to {}, {} worker{} of {} thread{}", step_, settings_.steps(), workers_.count(),
+    log(fmt::format("training from step {} to {}, {} worker{} of {} thread{}", step_, settings_.steps(), workers_.count(),
                             workers_.count() == 1 ? "" : "s", workers_.threads(), workers_.threads() == 1 ? "" : "s"));
 
     if (evaluation_due() || average_due()) go_on_with_the_last_step();
-    while (step_ < settings_.steps() && !stop_) {
+    while (step_ < settings_.steps() && !stopping()) {
       const double started = steady_seconds(), cpu_started = process_cpu_seconds();
       const bool whole = train_step();
       train_seconds_ += steady_seconds() - started;
@@ -148,9 +159,9 @@ class Loop {
     const bool finished = step_ == settings_.steps() && !evaluation_due() && !average_due();
     if (!finished && saved_at_ != step_) save();
     progress_->finish();
-    metrics_->sync();
+    if (metrics_) metrics_->sync();
     write_status(finished ? "done" : "stopped", "");
-    folder_.log(fmt::format("{} at step {}", finished ? "done" : "stopped", step_));
+    log(fmt::format("{} at step {}", finished ? "done" : "stopped", step_));
 
     TrainResult result;
     result.finished = finished;
@@ -165,6 +176,19 @@ class Loop {
     result.memory_bytes = support::largest_resident_bytes();
     result.skipped = std::ssize(skipped_);
     return result;
+  }
+
+  // With several processes, once all know that one was asked to stop.
+  bool stopping() const { return group_ ? all_stop_ : stop_.load(); }
+
+  // Gives rank 0's weights to all.
+  void share_weights() {
+    const at::NoGradGuard guard;
+    for (const nn::Parameter& parameter : trainable_.parameters().all()) {
+      at::Tensor value = parameter.value.detach();
+      group_->broadcast(value, 0);
+      parameter.value.unsafeGetTensorImpl()->bump_version();
+    }
   }
 
   // The last step is always evaluated; one that is less than half an interval before it is left to it.
@@ -183,9 +207,10 @@ class Loop {
 
   void go_on_with_the_last_step() {
     // A process that was killed at this very place may have written the lines already.
-    for (const support::MetricRecord& line : support::read_metrics(metrics_path(folder_.folder())))
-      if (line.step == step_)
-        for (const auto& value : line.values) written_.insert(value.first);
+    if (folder_)
+      for (const support::MetricRecord& line : support::read_metrics(metrics_path(folder_->folder())))
+        if (line.step == step_)
+          for (const auto& value : line.values) written_.insert(value.first);
     end_step();
     written_.clear();
   }
@@ -203,6 +228,7 @@ class Loop {
       if (!std::isfinite(outcome.loss)) failed = true;
       return std::move(outcome.gradients);
     });
+    if (group_) share_outcomes(failed, stopped);
     for (int64_t shard = 0; failed && shard < settings_.run.shards; ++shard)
       if (const double loss = outcomes_[static_cast<size_t>(shard)].loss; !std::isfinite(loss)) fail_non_finite(loss, shard);
     if (stopped) return false;
@@ -228,15 +254,49 @@ class Loop {
     return true;
   }
 
+  // All processes have the outcomes of all shards, and know of all whether a loss is not finite and whether one was asked to stop.
+  void share_outcomes(std::atomic<bool>& failed, std::atomic<bool>& stopped) {
+    nlohmann::json own = {{"failed", failed.load()}, {"stopped", stopped.load()}, {"outcomes", nlohmann::json::array()}};
+    for (int64_t i = 0; i < gradient_.own_shards(); ++i) {
+      const ShardOutcome& outcome = outcomes_[static_cast<size_t>(gradient_.first_shard() + i)];
+      own["outcomes"].push_back({outcome.loss, outcome.right, outcome.items, outcome.flops, outcome.sums});
+    }
+    for (const std::string& file : trainable_.skipped())
+      if (!told_skipped_.contains(file)) own["skipped"].push_back(file), told_skipped_.insert(file);
+    const std::vector<uint8_t> bytes = nlohmann::json::to_msgpack(own);
+    const std::vector<std::string> all = group_->all_gather_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    size_t shard = 0;
+    for (const std::string& text : all) {
+      const nlohmann::json of_rank = nlohmann::json::from_msgpack(text);
+      if (of_rank.at("failed").get<bool>()) failed = true;
+      if (of_rank.at("stopped").get<bool>()) stopped = true;
+      for (const nlohmann::json& stored : of_rank.at("outcomes")) {
+        ShardOutcome& outcome = outcomes_[shard++];
+        outcome.loss = stored.at(0), outcome.right = stored.at(1), outcome.items = stored.at(2), outcome.flops = stored.at(3);
+        outcome.sums = stored.at(4).get<Sums>();
+      }
+      if (of_rank.contains("skipped"))
+        for (const nlohmann::json& file : of_rank["skipped"]) skipped_elsewhere_.push_back(file.get<std::string>());
+    }
+    all_stop_ = stopped;
+  }
+
   uint64_t seed_of(int64_t shard) const { return shard_seed(static_cast<uint64_t>(settings_.run.seed), step_, shard); }
 
   // A run must not go on from here: says which part was the first to leave the numbers, and where to go back to.
   [[noreturn]] void fail_non_finite(double loss, int64_t shard) {
     const at::NoGradGuard guard;
     const std::string parameter = parameter_beyond_numbers();
-    const std::string where = parameter.empty() ? trainable_.first_not_finite(shard, seed_of(shard)) : "the parameter " + parameter;
+    const std::string where = parameter.empty() ? first_not_finite(shard) : "the parameter " + parameter;
     throw DivergedError(
         fmt::format("the loss became {} in step {}: the first that is not finite is {}. {}", loss, step_ + 1, where, way_back()));
+  }
+
+  // By the process that has the shard.
+  std::string first_not_finite(int64_t shard) {
+    const auto owner = static_cast<int>(shard / gradient_.own_shards());
+    if (!group_) return trainable_.first_not_finite(shard, seed_of(shard));
+    return group_->broadcast_bytes(group_->rank() == owner ? trainable_.first_not_finite(shard, seed_of(shard)) : "", owner);
   }
 
   [[noreturn]] void fail_non_finite_gradient(double norm, const Gradients& gradients) {
@@ -256,10 +316,11 @@ class Loop {
   }
 
   std::string way_back() const {
-    const CheckpointSearch last = latest_checkpoint(folder_.folder());
+    if (!folder_) return "Rank 0 says how to go back";
+    const CheckpointSearch last = latest_checkpoint(folder_->folder());
     return fmt::format("{}; a smaller optim.lr or a longer optim.warmup_steps may help: hinge train --resume {} --set optim.lr={:.2g}",
                        last.found ? "The last good checkpoint is " + last.found->folder : "There is no checkpoint before it",
-                       folder_.folder(), 0.3 * settings_.optim.lr);
+                       folder_->folder(), 0.3 * settings_.optim.lr);
   }
 
   double items_per_second() const {
@@ -297,7 +358,7 @@ class Loop {
       name.insert(0, prefix);
       entry.values.emplace_back(name, value);
     }
-    if (written_.contains(values.front().first)) return;
+    if (!metrics_ || written_.contains(values.front().first)) return;
     metrics_->append(entry);
     events_->scalars(step_, values);
   }
@@ -334,13 +395,19 @@ class Loop {
     if (!best_ || std::isnan(*best_) || score > *best_) best_ = score, best_step_ = step_;
   }
 
+  void log(const std::string& text) {
+    if (folder_) folder_->log(text);
+  }
+
   void note(const std::string& text) {
     progress_->note(text);
-    folder_.log(text);
+    log(text);
   }
 
   void note_skipped() {
-    for (const std::string& file : trainable_.skipped())
+    std::vector<std::string> files = trainable_.skipped();
+    files.insert(files.end(), skipped_elsewhere_.begin(), skipped_elsewhere_.end());
+    for (const std::string& file : files)
       if (skipped_.insert(file).second) note(fmt::format("skipped {}: it cannot be decoded", file));
   }
 
@@ -364,9 +431,9 @@ class Loop {
     for (const at::Tensor& value : own.values()) sums.push_back(value.to(at::kDouble));
     double count = 1;
     for (const int64_t step : averaged_steps()) {
-      if (step == step_) continue;
+      if (step == step_ || !folder_) continue;
       try {
-        load_weights(checkpoint_of(folder_.folder(), step).file(kWeights), trainable_.parameters());
+        load_weights(checkpoint_of(folder_->folder(), step).file(kWeights), trainable_.parameters());
       } catch (const std::runtime_error& error) {
         note(fmt::format("the mean of the last checkpoints goes without step {}: {}", step, error.what()));
         continue;
@@ -376,6 +443,7 @@ class Loop {
     }
     for (at::Tensor& sum : sums) mean.push_back(sum.div_(count).to(at::kFloat));
     own.put(mean);
+    if (group_) share_weights();  // rank 0 has the checkpoints
     const std::optional<EvaluationOutcome> outcome = outcome_of_evaluation();
     if (!outcome) return false;
     record("averaged/", all_metrics(*outcome));
@@ -390,6 +458,12 @@ class Loop {
   void save() {
     if (const std::string parameter = parameter_beyond_numbers(); !parameter.empty())
       throw DivergedError(fmt::format("the parameter {} is not finite after step {}. {}", parameter, step_, way_back()));
+    if (folder_) write_checkpoint();
+    saved_at_ = step_;
+    write_status("running", "");
+  }
+
+  void write_checkpoint() {
     CheckpointContent content;
     content.step = step_;
     if (evaluated_at_ == step_) content.score = score_;
@@ -413,12 +487,11 @@ class Loop {
     content.state["waited_seconds"] = waited_seconds();
     if (step_ < settings_.steps() || average_due()) content.needed = averaged_steps();
     metrics_->sync();
-    folder_.save_checkpoint(content, settings_.run.keep);
-    saved_at_ = step_;
-    write_status("running", "");
+    folder_->save_checkpoint(content, settings_.run.keep);
   }
 
   void write_status(const std::string& state, const std::string& message) {
+    if (!folder_) return;
     RunStatus status;
     status.state = state, status.message = message;
     status.step = step_, status.steps = settings_.steps();
@@ -434,14 +507,15 @@ class Loop {
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
     status.values["cpu_seconds"] = cpu_before_ + cpu_seconds_;
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
-    folder_.write_status(status);
+    folder_->write_status(status);
   }
 
   Trainable& trainable_;
   const LoopSettings settings_;
-  RunFolder folder_;
+  std::optional<RunFolder> folder_;  // of rank 0
   const std::atomic<bool>& stop_;
   support::ProgressOutput output_;
+  distributed::ProcessGroup* const group_;  // null: one process
   Adam adam_;
   Workers workers_;
   ShardedGradient gradient_;
@@ -463,6 +537,9 @@ class Loop {
   std::optional<int64_t> best_step_, evaluated_at_, saved_at_;
   std::set<std::string> written_;       // names in the metrics of the step that is gone on with
   std::set<std::string> skipped_;       // files
+  std::set<std::string> told_skipped_;  // those that the other processes know of
+  std::vector<std::string> skipped_elsewhere_;
+  bool all_stop_ = false;               // some process was asked to stop, and all know
   std::vector<ShardOutcome> outcomes_;  // of the last step
   // The next line of metrics.
   Sums sums_;
@@ -478,9 +555,10 @@ class Loop {
 
 }  // namespace
 
-TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
-                     const std::atomic<bool>& stop, support::ProgressOutput output) {
-  return Loop(trainable, settings, std::move(folder), from, stop, std::move(output)).run();
+TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, std::optional<RunFolder> folder,
+                     const std::optional<Checkpoint>& from, const std::atomic<bool>& stop, support::ProgressOutput output,
+                     distributed::ProcessGroup* group) {
+  return Loop(trainable, settings, std::move(folder), from, stop, std::move(output), group).run();
 }
 
 void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "distributed/process_group.h"
 #include "nn/parameters.h"
 #include "support/progress.h"
 #include "train/config.h"
@@ -43,6 +44,14 @@ struct EvaluationOutcome {
   Values details = {};  // further numbers, for the metrics alone and not for the run's status
 };
 
+// Which shards of a step this process computes: [first, first + count), the workers equal numbers of consecutive ones.
+struct ShardOwners {
+  int64_t first = 0, count = 1;
+  int workers = 1;
+
+  int64_t worker_of(int64_t shard) const { return (shard - first) * workers / count; }
+};
+
 // What an evaluation does just now, and how much of it is done: ("evaluating", 3, 40).
 using EvaluationProgress = std::function<void(std::string_view doing, int64_t done, int64_t total)>;
 
@@ -57,8 +66,8 @@ class Trainable {
   virtual std::string score_name() const = 0;  // "accuracy"
   virtual std::string score_text(double score) const = 0;
 
-  // Once, before all others: the first step of this process, from 0, and the workers that will ask for shards.
-  virtual void begin(int64_t first_step, int workers) = 0;
+  // Once, before all others: the first step of this process, from 0, and who will ask for shards.
+  virtual void begin(int64_t first_step, const ShardOwners& owners) = 0;
   // Before the shards of each step, which follow one another.
   virtual void begin_step(int64_t step) = 0;
   // Forward and backward of a part of the step's batch, on the thread of a worker, beside other shards. Each worker asks for the shards it
@@ -69,7 +78,7 @@ class Trainable {
   virtual std::string first_not_finite(int64_t shard, uint64_t seed) = 0;
   // A line of metrics from the sums of `steps` steps, names with "train/" before them.
   virtual Values metrics(const Sums& sums, int64_t steps) const = 0;
-  // Says now and then how far it is.
+  // Says now and then how far it is. With several processes, they share the work, and all have the same result.
   virtual std::optional<EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const EvaluationProgress& progress) = 0;
   // What a checkpoint says beside the weights to those who will use them.
   virtual nlohmann::json checkpoint_state() const = 0;
@@ -87,10 +96,12 @@ struct DivergedError : std::runtime_error {
 // Throws std::runtime_error if more steps are done than are to be done.
 void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from);
 
-// Trains from the checkpoint `from`, or from the start. `stop` may be set at any time, by a signal handler for example: the run saves a
-// checkpoint and returns. An error that leaves good weights (a file that cannot be read, say) saves them, too. Throws std::runtime_error.
-TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, RunFolder folder, const std::optional<Checkpoint>& from,
-                     const std::atomic<bool>& stop, support::ProgressOutput output);
+// Trains from the checkpoint `from`, or from the start. With several processes, `group`, rank 0 alone has a folder, reads the checkpoint
+// and says how it goes; the others take the weights from it. `stop` may be set at any time, by a signal handler for example: the run saves
+// a checkpoint and returns. An error that leaves good weights (a file that cannot be read, say) saves them, too. Throws std::runtime_error.
+TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, std::optional<RunFolder> folder,
+                     const std::optional<Checkpoint>& from, const std::atomic<bool>& stop, support::ProgressOutput output,
+                     distributed::ProcessGroup* group = nullptr);
 
 // The last usable checkpoint of a run to go on with; says on `output` which were passed over. Nothing for a run that was ended before its
 // first; throws std::runtime_error if there was one and it is lost.

@@ -68,6 +68,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return id_; }
   void send(int signal) const { ::kill(id_, signal); }
   void send_to_group(int signal) const { ::kill(-id_, signal); }  // of one that at_start has given a group of its own
   bool ended() {

@@ -19,7 +19,7 @@ class Failing : public Trainable {
   std::string items() const override { return "things"; }
   std::string score_name() const override { return "score"; }
   std::string score_text(double) const override { return ""; }
-  void begin(int64_t, int) override {}
+  void begin(int64_t, const ShardOwners&) override {}
   void begin_step(int64_t) override {}
   ShardOutcome shard(int64_t, uint64_t) override { TORCH_CHECK(false, "the step has a problem"); }
   std::string first_not_finite(int64_t, uint64_t) override { return ""; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 
 #include "ops/parallel.h"
@@ -13,6 +14,20 @@ namespace hinge::translation {
 namespace {
 
 at::Tensor tensor(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
+
+// Gives the parts of each process, which follow one another, to all. False: one has stopped.
+bool share(const train::Processes& processes, bool whole, int64_t first, int64_t last, std::vector<Evaluation>& parts) {
+  std::string own(whole ? "" : "stopped");
+  if (whole) own.assign(reinterpret_cast<const char*>(parts.data() + first), static_cast<size_t>(last - first) * sizeof(Evaluation));
+  bool all_whole = true;
+  std::string all;
+  for (const std::string& bytes : processes.gather(own)) {
+    all_whole = all_whole && bytes != "stopped";
+    all += bytes;
+  }
+  if (all_whole) std::memcpy(parts.data(), all.data(), all.size());
+  return all_whole;
+}
 
 }  // namespace
 
@@ -40,13 +55,16 @@ int64_t steps_of(text::Batches& batches, double epochs, int64_t most) {
 }
 
 std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& batches,
-                                   const std::function<bool(int64_t done, int64_t all)>& progress) {
+                                   const std::function<bool(int64_t done, int64_t all)>& progress, const train::Processes& processes) {
   const int64_t count = batches.steps(0);
+  const auto [first, last] = processes.own_part(count);
+  const int64_t own = last - first;
   std::vector<Evaluation> parts(static_cast<size_t>(count));  // added up in their order
   std::mutex mutex;                                           // of the batches and the progress
   int64_t done = 0;
   bool goes_on = true;
-  const auto take_batch = [&](int64_t i) {
+  const auto take_batch = [&, first = first](int64_t place) {
+    const int64_t i = first + place;
     std::optional<ModelBatch> batch;
     {
       const std::scoped_lock lock(mutex);
@@ -57,9 +75,10 @@ std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& 
     const models::Seq2SeqLoss loss = model.loss(batch->source, batch->target, batch->labels);
     parts[static_cast<size_t>(i)] = {loss.nll, loss.tokens, loss.right};
     const std::scoped_lock lock(mutex);
-    goes_on = (progress(++done, count) || done == count) && goes_on;
+    goes_on = (progress(++done, own) || done == own) && goes_on;
   };
-  run_side_by_side(count, take_batch);
+  run_side_by_side(own, take_batch);
+  if (processes.count() > 1 && !share(processes, goes_on, first, last, parts)) return {};
   if (!goes_on) return {};
   Evaluation result;
   for (const Evaluation& part : parts) result.nll += part.nll, result.tokens += part.tokens, result.right += part.right;

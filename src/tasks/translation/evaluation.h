@@ -9,6 +9,7 @@
 #include "models/seq2seq.h"
 #include "tasks/translation/config.h"
 #include "text/batches.h"
+#include "train/processes.h"
 
 namespace hinge::translation {
 
@@ -35,8 +36,10 @@ struct Evaluation {
   double accuracy() const { return static_cast<double>(right) / static_cast<double>(tokens); }
 };
 
-// Over one epoch of `batches`. Calls `progress` after each with the number of those that are done; nothing if it was false before all were.
+// Over one epoch of `batches`, which `processes` share; all have the same result. Calls `progress` after each with the number of those that
+// are done here; nothing if it was false, on any process, before all were.
 std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& batches,
-                                   const std::function<bool(int64_t done, int64_t all)>& progress);
+                                   const std::function<bool(int64_t done, int64_t all)>& progress,
+                                   const train::Processes& processes = train::Processes(nullptr));
 
 }  // namespace hinge::translation

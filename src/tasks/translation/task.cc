@@ -17,15 +17,15 @@ std::string two_digits(double value) { return fmt::format("{:.2f}", value); }
 std::string one_digit(double value) { return fmt::format("{:.1f}", value); }
 
 train::TrainResult train_config(const tasks::ConfigSource& source, const std::string& folder, const std::atomic<bool>& stop,
-                                support::ProgressOutput output) {
+                                support::ProgressOutput output, distributed::ProcessGroup* group) {
   const auto config = tasks::read_config<Config>(source);
   output.write(fmt::format("Training into {}\n", folder));
-  return train(config, folder, stop, std::move(output));
+  return train(config, folder, stop, std::move(output), decode::greedy_bleu, group);
 }
 
 train::TrainResult resume_run(const std::string& run, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
-                              support::ProgressOutput output) {
-  return resume(run, changes, stop, std::move(output));
+                              support::ProgressOutput output, distributed::ProcessGroup* group) {
+  return resume(run, changes, stop, std::move(output), decode::greedy_bleu, group);
 }
 
 }  // namespace

@@ -11,11 +11,14 @@
 #include <span>
 
 #include "support/config.h"
+#include "support/hash.h"
 #include "support/require.h"
 #include "tasks/translation/evaluation.h"
 #include "tasks/translation/run_text.h"
 #include "tasks/translation/trained_model.h"
 #include "text/batches.h"
+#include "text/score.h"
+#include "train/processes.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
@@ -32,13 +35,28 @@ struct RunText {
   // Validation sentences to translate for BLEU: the tokens of the corpus, which are cut where it cuts.
   std::vector<std::vector<int32_t>> sources;
   std::vector<std::string> references;
+
+  // For the comparison with that of other processes.
+  std::string description() const {
+    const auto describe = [](const text::Corpus& corpus) {
+      uint64_t hash = 0;
+      for (int64_t i = 0; i < corpus.size(); ++i)
+        for (const std::span<const int32_t> ids : {corpus.source(i), corpus.target(i)})
+          hash = hash * 31 + support::fnv1a({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
+      return fmt::format("{} source and {} target tokens (hash {:016x})", corpus.source_tokens(), corpus.target_tokens(), hash);
+    };
+    return fmt::format("{} to train, {} to evaluate", describe(*train), describe(*valid));
+  }
 };
 
-// `stored`: the vocabulary that the run has already.
-RunText read_run_text(const Config& config, const std::optional<text::Vocabulary>& stored, const support::ProgressOutput& output) {
+// `stored`: the vocabulary that the run has already. A new one is made by the first of the processes.
+RunText read_run_text(const Config& config, const std::optional<text::Vocabulary>& stored, const support::ProgressOutput& output,
+                      const train::Processes& processes) {
   const auto [train, valid, skipped] = text::read_training_text(config.data.source);
   if (!skipped.empty()) output.write(fmt::format("catalogues: left out: {}\n", text::describe(skipped)));
-  const text::Vocabulary vocabulary = stored ? *stored : make_vocabulary(config.data, train, output);
+  const auto made = [&, &text = train] { return make_vocabulary(config.data, text, output).bytes(); };
+  const text::Vocabulary vocabulary =
+      stored ? *stored : text::Vocabulary::from_bytes(processes.from_first(made), "the vocabulary of the run");
   RunText data{vocabulary, nullptr, nullptr, {}, {}};
   const auto encode = [&](const char* name, const text::ParallelText& text) {
     auto corpus = std::make_shared<const text::Corpus>(text, vocabulary, config.data.corpus);
@@ -112,10 +130,11 @@ std::vector<int64_t> lengths_of(const models::Sequences& sequences) {
 
 class TranslationTraining : public train::Trainable {
  public:
-  TranslationTraining(Config config, RunText data, BleuFunction bleu)
+  TranslationTraining(Config config, RunText data, BleuFunction bleu, const train::Processes& processes)
       : config_(std::move(config)),
         data_(std::move(data)),
         bleu_(std::move(bleu)),
+        processes_(processes),
         model_(config_.model, train::stream_seed(seed(), train::Stream::weights)),
         batches_(data_.train, batch_options(config_, /*training=*/true)),
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
@@ -123,8 +142,8 @@ class TranslationTraining : public train::Trainable {
     constexpr int64_t kSampledBatches = 256;
     const int64_t parameters = model_.parameters().count();
     const int64_t parts = text::even_parts(batches_.sample_lengths(kSampledBatches), train::tolerated_unevenness(parameters));
-    plan_ = train::plan_workers(config_.train, parts, parameters);
-    config_.train.shards = train::shards_of(config_.train, plan_);
+    plan_ = processes_.plan(config_.train, parts, parameters);
+    config_.train.shards = train::shards_of(config_.train, plan_, processes_.count());
     train::use_threads(plan_.workers * plan_.threads);
   }
 
@@ -132,8 +151,8 @@ class TranslationTraining : public train::Trainable {
   const text::Vocabulary& vocabulary() const { return data_.vocabulary; }
 
   train::LoopSettings settings() {
-    return train::loop_settings(config_.optim, config_.train, plan_,
-                                [this](double epochs, int64_t most) { return steps_of(batches_, epochs, most); });
+    const auto steps = [this](double epochs, int64_t most) { return steps_of(batches_, epochs, most); };
+    return train::loop_settings(config_.optim, config_.train, plan_, steps, processes_.count());
   }
 
   const nn::Parameters& parameters() const override { return model_.parameters(); }
@@ -141,15 +160,16 @@ class TranslationTraining : public train::Trainable {
   std::string score_name() const override { return "validation loss"; }
   std::string score_text(double score) const override { return fmt::format("{:.4f}", -score); }
 
-  void begin(int64_t, int) override {}
+  void begin(int64_t, const train::ShardOwners& owners) override { owners_ = owners; }
 
   void begin_step(int64_t step) override {
     const double started = train::steady_seconds();
     shards_.clear();
     tokens_ = 0;
     for (const text::TextBatch& part : text::cut(batches_.at(step), config_.train.shards)) {
+      const bool own = std::ssize(shards_) >= owners_.first && std::ssize(shards_) < owners_.first + owners_.count;
       shards_.emplace_back();
-      if (!part.items.empty()) shards_.back().emplace(part);
+      if (own && !part.items.empty()) shards_.back().emplace(part);
       tokens_ += std::ssize(part.target_out);
     }
     waited_ += train::steady_seconds() - started;
@@ -210,11 +230,12 @@ class TranslationTraining : public train::Trainable {
   }
 
   std::optional<train::EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const train::EvaluationProgress& progress) override {
-    if (stop) return {};
-    const std::optional<Evaluation> result = translation::evaluate(model_, valid_, [&](int64_t done, int64_t all) {
+    if (stop && processes_.count() == 1) return {};
+    const auto goes_on = [&](int64_t done, int64_t all) {
       progress("evaluating", done, all);
       return !stop;
-    });
+    };
+    const std::optional<Evaluation> result = translation::evaluate(model_, valid_, goes_on, processes_);
     if (!result) return {};
     const double loss = result->loss(), perplexity = result->perplexity();
     train::EvaluationOutcome outcome{-loss, {{"loss", loss}, {"perplexity", perplexity}, {"token_accuracy", result->accuracy()}}, {}};
@@ -246,22 +267,44 @@ class TranslationTraining : public train::Trainable {
 
   // Nothing: stopped before its end.
   std::optional<double> bleu(const std::atomic<bool>& stop, const train::EvaluationProgress& progress) const {
-    if (stop) return {};
-    return bleu_(model_, data_.vocabulary, data_.sources, data_.references, [&](int64_t done, int64_t all) {
+    const auto goes_on = [&](int64_t done, int64_t all) {
       progress("translating", done, all);
       return !stop;
-    });
+    };
+    if (processes_.count() > 1) return shared_bleu(goes_on);
+    if (stop) return {};
+    return bleu_(model_, data_.vocabulary, data_.sources, data_.references, goes_on);
+  }
+
+  // Each process translates its part.
+  std::optional<double> shared_bleu(const BleuProgress& progress) const {
+    const auto [first, last] = processes_.own_part(std::ssize(data_.sources));
+    const std::optional<std::vector<std::string>> own =
+        decode::greedy_translations(model_, data_.vocabulary, {data_.sources.begin() + first, data_.sources.begin() + last}, progress);
+    std::string bytes;
+    if (own) nlohmann::json::to_msgpack(*own, bytes);
+    std::vector<std::string> all;
+    bool whole = true;
+    for (const std::string& text : processes_.gather(bytes)) {
+      whole = whole && !text.empty();
+      if (!text.empty())
+        for (const nlohmann::json& translation : nlohmann::json::from_msgpack(text)) all.push_back(translation.get<std::string>());
+    }
+    if (!whole) return {};
+    return text::bleu({all.begin(), all.end()}, {data_.references.begin(), data_.references.end()}).score;
   }
 
   Config config_;
   const RunText data_;
   const BleuFunction bleu_;
+  const train::Processes processes_;
   models::Seq2Seq model_;
   text::Batches batches_, valid_;
   train::WorkersPlan plan_;
+  train::ShardOwners owners_;
   // The present step.
-  std::vector<std::optional<ModelBatch>> shards_;
-  int64_t tokens_ = 0;  // of the target
+  std::vector<std::optional<ModelBatch>> shards_;  // of other processes: none
+  int64_t tokens_ = 0;                             // of the target
   double regulariser_weight_ = 0;
   double waited_ = 0;
   bool text_has_changed_ = false;
@@ -270,36 +313,48 @@ class TranslationTraining : public train::Trainable {
 }  // namespace
 
 train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
-                         BleuFunction bleu) {
+                         BleuFunction bleu, distributed::ProcessGroup* group) {
+  const train::Processes processes(group);
   check(given);
-  RunText data = read_run_text(given, std::nullopt, output);
+  RunText data = read_run_text(given, std::nullopt, output, processes);
   const Config config = resolve(given, data);
-  TranslationTraining training(config, std::move(data), std::move(bleu));
-  train::RunFolder run =
-      train::RunFolder::create(folder, support::write_config(training.config()), {{kVocabularyFile, training.vocabulary().bytes()}});
-  return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
+  processes.require_same(support::write_config(config), data.description());
+  TranslationTraining training(config, std::move(data), std::move(bleu), processes);
+  std::optional<train::RunFolder> run;
+  if (processes.first())
+    run.emplace(
+        train::RunFolder::create(folder, support::write_config(training.config()), {{kVocabularyFile, training.vocabulary().bytes()}}));
+  return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output), group);
 }
 
 train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
-                          support::ProgressOutput output, BleuFunction bleu) {
-  Config config = train::config_to_resume<Config>(folder, changes);
+                          support::ProgressOutput output, BleuFunction bleu, distributed::ProcessGroup* group) {
+  const train::Processes processes(group);
+  Config config = train::config_to_resume<Config>(folder, changes, processes);
   check(config);
-  train::RunFolder run = train::RunFolder::open(folder);
-  const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
-  const text::Vocabulary vocabulary = load_vocabulary(folder);
+  std::optional<train::RunFolder> run;
+  std::optional<train::Checkpoint> from;
+  if (processes.first()) {
+    run.emplace(train::RunFolder::open(folder));
+    from = train::checkpoint_to_resume(folder, output);
+  }
+  from = processes.from_first(from);
+  const auto stored = [&] { return train::read_run_file(folder, kVocabularyFile); };
+  const text::Vocabulary vocabulary = text::Vocabulary::from_bytes(processes.from_first(stored), folder + "/" + kVocabularyFile);
   if (from) require_vocabulary(vocabulary, *from, folder);
-  RunText data = read_run_text(config, vocabulary, output);
+  RunText data = read_run_text(config, vocabulary, output, processes);
   config = resolve(config, data);
+  processes.require_same(support::write_config(config), data.description());
   if (from) require_length_rules(config.model, *from, folder);
-  TranslationTraining training(config, std::move(data), std::move(bleu));
+  TranslationTraining training(config, std::move(data), std::move(bleu), processes);
   if (from && from->state.contains("text") && from->state["text"] != training.text_size()) {
     output.write("the training text is not the one that this run began with: it goes on with what is there now\n");
     training.note_changed_text();
   }
   if (from && from->state.contains("text_has_changed")) training.note_changed_text();
   train::require_steps(training.settings(), from);
-  if (!changes.empty()) run.write_config(support::write_config(training.config()));
-  return train::run_loop(training, training.settings(), std::move(run), from, stop, std::move(output));
+  if (run && !changes.empty()) run->write_config(support::write_config(training.config()));
+  return train::run_loop(training, training.settings(), std::move(run), from, stop, std::move(output), group);
 }
 
 }  // namespace hinge::translation

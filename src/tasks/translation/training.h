@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "decode/translator.h"
+#include "distributed/process_group.h"
 #include "support/progress.h"
 #include "tasks/translation/config.h"
 #include "text/vocabulary.h"
@@ -23,12 +24,14 @@ using BleuFunction = std::function<std::optional<double>(const models::Seq2Seq& 
                                                          const std::vector<std::string>& references, const BleuProgress& progress)>;
 
 // Begins a new run in `folder`, or goes on with the one there. `stop` may be set at any time, by a signal handler for example: the run
-// saves a checkpoint and returns. `changes` ("optim.lr=1e-4") are stored in the run's config before it goes on. Throws std::runtime_error.
+// saves a checkpoint and returns. `changes` ("optim.lr=1e-4") are stored in the run's config before it goes on. `group`: the processes that
+// train together; null for this one alone. Rank 0 has the folder; several share the translations for BLEU and do not call `bleu`. Throws
+// std::runtime_error.
 train::TrainResult train(const Config& config, const std::string& folder, const std::atomic<bool>& stop,
                          support::ProgressOutput output = support::ProgressOutput::standard_error(),
-                         BleuFunction bleu = decode::greedy_bleu);
+                         BleuFunction bleu = decode::greedy_bleu, distributed::ProcessGroup* group = nullptr);
 train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
                           support::ProgressOutput output = support::ProgressOutput::standard_error(),
-                          BleuFunction bleu = decode::greedy_bleu);
+                          BleuFunction bleu = decode::greedy_bleu, distributed::ProcessGroup* group = nullptr);
 
 }  // namespace hinge::translation

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "eval/for_each_batch.h"
@@ -11,6 +12,35 @@
 #include "hinge/ops/dense.h"
 
 namespace hinge::vision {
+namespace {
+
+// Adds up what the processes have counted. `losses`: of all batches, of which each process has computed those that are not zero.
+void share(const train::Processes& processes, Evaluation& result, std::vector<double>& losses) {
+  nlohmann::json own = {{"losses", losses},
+                        {"images", result.images},
+                        {"top1", result.top1},
+                        {"top5", result.top5},
+                        {"stopped", result.stopped},
+                        {"skipped", result.skipped},
+                        {"classes", nlohmann::json::array()}};
+  for (const ClassCount& count : result.classes) own["classes"].push_back({count.images, count.right});
+  const std::vector<uint8_t> bytes = nlohmann::json::to_msgpack(own);
+  Evaluation all;
+  all.classes.resize(result.classes.size());
+  std::fill(losses.begin(), losses.end(), 0);
+  for (const std::string& text : processes.gather({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) {
+    const nlohmann::json part = nlohmann::json::from_msgpack(text);
+    all.images += part.at("images").get<int64_t>(), all.top1 += part.at("top1").get<int64_t>(), all.top5 += part.at("top5").get<int64_t>();
+    all.stopped = all.stopped || part.at("stopped").get<bool>();
+    for (const nlohmann::json& file : part.at("skipped")) all.skipped.push_back(file.get<std::string>());
+    for (size_t i = 0; i < losses.size(); ++i) losses[i] += part.at("losses")[i].get<double>();
+    for (size_t i = 0; i < all.classes.size(); ++i)
+      all.classes[i].images += part.at("classes")[i][0].get<int64_t>(), all.classes[i].right += part.at("classes")[i][1].get<int64_t>();
+  }
+  result = std::move(all);
+}
+
+}  // namespace
 
 Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::ImageSet>& images, const data::Pipeline& pipeline,
                     const EvaluationOptions& options) {
@@ -19,6 +49,8 @@ Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::
   loading.threads = options.threads;
   loading.shuffle = loading.endless = false;
   loading.on_error = options.on_error;
+  const auto [first, end] = options.processes.own_part((images->size() + options.batch - 1) / options.batch);
+  loading.first_step = first, loading.end_step = end;
   data::Loader loader(images, pipeline, loading);
   Evaluation result;
   result.classes.resize(images->classes().size());
@@ -52,9 +84,10 @@ Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::
   };
   eval::for_each_batch(loader, goes_on, evaluate_batch);
   result.stopped = stopped;
+  result.skipped = loader.skipped();
+  if (options.processes.count() > 1) share(options.processes, result, losses);
   result.loss = std::accumulate(losses.begin(), losses.end(), 0.0);
   if (result.images) result.loss /= static_cast<double>(result.images);
-  result.skipped = loader.skipped();
   return result;
 }
 

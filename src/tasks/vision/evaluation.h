@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "hinge/kernels/cross_entropy.h"
 #include "models/vit.h"
+#include "train/processes.h"
 
 namespace hinge::vision {
 
@@ -35,7 +36,8 @@ struct EvaluationOptions {
   // Predict only among these classes (of the model); empty: among all. The set's label i is class among[i].
   std::vector<int64_t> among = {};
   std::function<void(int64_t done, int64_t total)> progress = {};
-  const std::atomic<bool>* stop = nullptr;  // looked at after each batch
+  const std::atomic<bool>* stop = nullptr;                 // looked at after each batch
+  train::Processes processes = train::Processes(nullptr);  // that share the images; all have the same result
 };
 
 Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::ImageSet>& images, const data::Pipeline& pipeline,

@@ -16,10 +16,10 @@ namespace {
 std::string percent(double share) { return fmt::format("{:.2f}%", 100 * share); }
 
 train::TrainResult train_config(const tasks::ConfigSource& source, const std::string& folder, const std::atomic<bool>& stop,
-                                support::ProgressOutput output) {
+                                support::ProgressOutput output, distributed::ProcessGroup* group) {
   const auto config = tasks::read_config<Config>(source);
   output.write(fmt::format("Training into {}\n", folder));
-  return train(config, folder, stop, std::move(output));
+  return train(config, folder, stop, std::move(output), group);
 }
 
 }  // namespace

@@ -11,11 +11,13 @@
 #include "eval/pixels.h"
 #include "hinge/ops/dense.h"
 #include "support/config.h"
+#include "support/hash.h"
 #include "support/require.h"
 #include "tasks/vision/attention_numbers.h"
 #include "tasks/vision/evaluation.h"
 #include "tasks/vision/learned_attention.h"
 #include "tasks/vision/trained_model.h"
+#include "train/processes.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
 
@@ -34,6 +36,17 @@ struct RunData {
         eval_pp(config.eval_pp) {
     if (train->classes() != eval->classes())
       throw std::runtime_error(fmt::format("data: the splits '{}' and '{}' have different classes", config.train, config.eval));
+  }
+
+  // For the comparison with those of other processes.
+  std::string description() const {
+    const auto describe = [](const data::ImageSet& set) {
+      std::string labels;
+      for (int64_t i = 0; i < set.size(); ++i) labels.append(std::to_string(set.label(i))).append(" ");
+      for (const std::string& name : set.classes()) labels.append(name).append("\n");
+      return fmt::format("{} images of {} classes (labels {:016x})", set.size(), set.classes().size(), support::fnv1a(labels));
+    };
+    return fmt::format("{} to train, {} to evaluate", describe(*train), describe(*eval));
   }
 };
 
@@ -84,16 +97,18 @@ Config resolve(Config config, const RunData& data) {
 
 class VisionTraining : public train::Trainable {
  public:
-  VisionTraining(const Config& config, RunData data, const std::vector<std::string>& classes, const std::string& run)
+  VisionTraining(const Config& config, RunData data, const std::vector<std::string>& classes, const std::string& run,
+                 const train::Processes& processes)
       : config_(config),
         data_(std::move(data)),
+        processes_(processes),
         without_bad_files_(fmt::format("hinge train --resume {} --set data.on_error=skip goes on without them", run)),
         state_(vision::checkpoint_state(config_, classes)),
         model_(config_.model, train::stream_seed(seed(), train::Stream::weights)) {
     // With mixup an image needs another one in its shard.
     const int64_t least = config_.data.mixup > 0 ? 2 : 1;
-    plan_ = train::plan_workers(config_.train, config_.optim.batch / least, model_.parameters().count());
-    config_.train.shards = train::shards_of(config_.train, plan_);
+    plan_ = processes_.plan(config_.train, config_.optim.batch / least, model_.parameters().count());
+    config_.train.shards = train::shards_of(config_.train, plan_, processes_.count());
     train::use_threads(plan_.workers * plan_.threads);
     require(config_.train.shards * least <= config_.optim.batch,
             fmt::format("optim.batch {} in {} shards leaves {} to a shard: take a larger batch or fewer {}", config_.optim.batch,
@@ -107,20 +122,24 @@ class VisionTraining : public train::Trainable {
   std::string score_name() const override { return "accuracy"; }
   std::string score_text(double score) const override { return fmt::format("{:.2f}%", 100 * score); }
 
-  train::LoopSettings settings() const { return train::loop_settings(config_.optim, config_.train, plan_, steps_in(config_, data_)); }
+  train::LoopSettings settings() const {
+    return train::loop_settings(config_.optim, config_.train, plan_, steps_in(config_, data_), processes_.count());
+  }
 
-  void begin(int64_t first_step, int workers) override {
+  void begin(int64_t first_step, const train::ShardOwners& owners) override {
+    owners_ = owners;
     data::LoaderOptions loading;
     loading.batch_size = config_.optim.batch;
     loading.seed = train::stream_seed(seed(), train::Stream::data);
     loading.threads = static_cast<int>(config_.data.threads);
     loading.mixup = config_.data.mixup;
     loading.parts = config_.train.shards;
-    loading.readers = workers;
+    loading.first_part = owners.first, loading.own_parts = owners.count;
+    loading.readers = owners.workers;
     loading.on_error = config_.data.on_error;
     loading.first_step = first_step;
     loader_ = std::make_unique<data::Loader>(data_.train, data_.train_pp, loading);
-    batches_.resize(static_cast<size_t>(workers));
+    batches_.resize(static_cast<size_t>(owners.workers));
   }
 
   void begin_step(int64_t) override {}
@@ -128,7 +147,7 @@ class VisionTraining : public train::Trainable {
   train::ShardOutcome shard(int64_t shard, uint64_t seed) override {
     const OptimConfig& optim = config_.optim;
     data::Batch& batch = batch_of(shard);
-    with_advice(config_.data, without_bad_files_, [&] { return loader_->next(batch, worker_of(shard)); });
+    with_advice(config_.data, without_bad_files_, [&] { return loader_->next(batch, owners_.worker_of(shard)); });
     const at::Tensor images = eval::pixels_of(batch), labels = at::from_blob(batch.labels.data(), {batch.size}, at::kLong);
     const at::Tensor other = batch.other_labels.empty() ? at::Tensor() : at::from_blob(batch.other_labels.data(), {batch.size}, at::kLong);
     const at::Tensor logits = model_.forward(images, seed);
@@ -169,12 +188,13 @@ class VisionTraining : public train::Trainable {
     options.on_error = config_.data.on_error;
     options.loss = config_.optim.loss;
     options.stop = &stop;
+    options.processes = processes_;
     const Evaluation result =
         with_advice(config_.data, without_bad_files_, [&] { return vision::evaluate(model_, data_.eval, data_.eval_pp, options); });
     skipped_in_eval_ = result.skipped;
     if (result.stopped) return {};
     train::Values details = learned_attention(model_);
-    if (config_.train.statistics) {
+    if (config_.train.statistics && processes_.first()) {  // for the metrics, which rank 0 writes
       const train::Values statistics = with_advice(config_.data, without_bad_files_, [&] { return statistics_of_attention(); });
       details.insert(details.end(), statistics.begin(), statistics.end());
     }
@@ -207,15 +227,16 @@ class VisionTraining : public train::Trainable {
 
   uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
 
-  int64_t worker_of(int64_t shard) const { return shard * std::ssize(batches_) / config_.train.shards; }
-  data::Batch& batch_of(int64_t shard) { return batches_[static_cast<size_t>(worker_of(shard))]; }
+  data::Batch& batch_of(int64_t shard) { return batches_[static_cast<size_t>(owners_.worker_of(shard))]; }
 
   Config config_;
   const RunData data_;
+  const train::Processes processes_;
   const std::string without_bad_files_;
   const nlohmann::json state_;
   models::Vit model_;
   train::WorkersPlan plan_;
+  train::ShardOwners owners_;
   std::unique_ptr<data::Loader> loader_;
   std::vector<data::Batch> batches_;  // the last of each worker
   std::vector<std::string> skipped_in_eval_;
@@ -223,31 +244,42 @@ class VisionTraining : public train::Trainable {
 
 }  // namespace
 
-train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output) {
+train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
+                         distributed::ProcessGroup* group) {
+  const train::Processes processes(group);
   RunData data(given.data);
   const Config config = resolve(given, data);
+  processes.require_same(support::write_config(config), data.description());
   const std::vector<std::string> classes = data.train->classes();
-  VisionTraining training(config, std::move(data), classes, folder);
-  train::RunFolder run = train::RunFolder::create(folder, support::write_config(training.config()));
-  return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output));
+  VisionTraining training(config, std::move(data), classes, folder, processes);
+  std::optional<train::RunFolder> run;
+  if (processes.first()) run.emplace(train::RunFolder::create(folder, support::write_config(training.config())));
+  return train::run_loop(training, training.settings(), std::move(run), std::nullopt, stop, std::move(output), group);
 }
 
 train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
-                          support::ProgressOutput output) {
-  Config config = train::config_to_resume<Config>(folder, changes);
+                          support::ProgressOutput output, distributed::ProcessGroup* group) {
+  const train::Processes processes(group);
+  Config config = train::config_to_resume<Config>(folder, changes, processes);
   RunData data(config.data);
   config = resolve(config, data);
-  train::RunFolder run = train::RunFolder::open(folder);
-  const std::optional<train::Checkpoint> from = train::checkpoint_to_resume(folder, output);
+  processes.require_same(support::write_config(config), data.description());
+  std::optional<train::RunFolder> run;
+  std::optional<train::Checkpoint> from;
+  if (processes.first()) {
+    run.emplace(train::RunFolder::open(folder));
+    from = train::checkpoint_to_resume(folder, output);
+  }
+  from = processes.from_first(from);
   std::vector<std::string> classes = data.train->classes();
   if (from) {
     classes = common_classes(class_names(*from), classes, folder);
     require_length_rule(config, *from, folder);
   }
-  VisionTraining training(config, std::move(data), classes, folder);
+  VisionTraining training(config, std::move(data), classes, folder, processes);
   train::require_steps(training.settings(), from);
-  if (!changes.empty()) run.write_config(support::write_config(training.config()));
-  return train::run_loop(training, training.settings(), std::move(run), from, stop, std::move(output));
+  if (run && !changes.empty()) run->write_config(support::write_config(training.config()));
+  return train::run_loop(training, training.settings(), std::move(run), from, stop, std::move(output), group);
 }
 
 }  // namespace hinge::vision
