@@ -17,12 +17,12 @@ def simd_target() -> str:
     return torch.ops.hinge.simd_target()
 
 
-def _empty_in_order_of(model: torch.Tensor) -> torch.Tensor:
-    """[B, H, L, D] like `model`, with memory in the order [B, L, H, D] if that is the order of model's."""
-    B, H, L, D = model.shape
+def _empty_in_order_of(model: torch.Tensor, width: int) -> torch.Tensor:
+    """[B, H, L, width] with model's B, H and L, and with memory in the order [B, L, H, width] if that is the order of model's."""
+    B, H, L, _ = model.shape
     if model.stride(2) > model.stride(1):
-        return model.new_empty((B, L, H, D)).transpose(1, 2)
-    return model.new_empty((B, H, L, D))
+        return model.new_empty((B, L, H, width)).transpose(1, 2)
+    return model.new_empty((B, H, L, width))
 
 
 def _check_inputs(q, k, v):
@@ -36,7 +36,7 @@ def _check_inputs(q, k, v):
         check(tensor.dtype in (torch.float32, torch.float64), f"{name} has dtype {tensor.dtype}; float32 and float64 are supported, cast it to one of them")
         for what, theirs, ours in (("have one dtype", q.dtype, tensor.dtype), ("be on one device", q.device, tensor.device)):
             check(theirs == ours, f"query, key and value must {what}, got {theirs} for query and {ours} for {name}")
-    check(k.shape == v.shape, f"key and value must have one shape, got {tuple(k.shape)} and {tuple(v.shape)}")
+    check(k.shape[:3] == v.shape[:3], f"key and value must have one shape but for the width, got {tuple(k.shape)} and {tuple(v.shape)}")
     for what, dim in (("batch size", 0), ("head width", 3)):
         check(q.shape[dim] == k.shape[dim], f"query and key must have one {what}, got {q.shape[dim]} and {k.shape[dim]}")
     check(
@@ -53,7 +53,7 @@ def _(q, k, v, *, h="relu", statistics=True, **_options):
         return q.new_empty(q.shape[:3] if computed else (0,))
 
     return (
-        _empty_in_order_of(q),
+        _empty_in_order_of(q, v.shape[3]),
         per_row(statistics),
         per_row(statistics),
         per_row(statistics),
@@ -64,16 +64,16 @@ def _(q, k, v, *, h="relu", statistics=True, **_options):
 
 @torch.library.register_fake("hinge::attention_backward")
 def _(
-    grad_out, grad_weight_sum, grad_weight_log, q, k, v, out, lse, weight_log, *, wanted, gain=None, bias=None, alpha=None, **_options
-):
-    def per_head(option, is_wanted):
-        return q.new_empty((0,)) if option is None or not is_wanted else option.new_empty(option.shape)
+    grad_out, grad_weight_sum, grad_weight_log, q, k, v, out, lse, weight_log, *,
+    wanted, gain=None, bias=None, alpha=None, attn_mask=None, **_options
+):  # fmt: skip
+    def gradient_of(option, is_wanted):
+        return option.new_empty(option.shape) if option is not None and is_wanted and option.is_floating_point() else q.new_empty((0,))
 
     return (
-        _empty_in_order_of(q),
-        _empty_in_order_of(k),
-        _empty_in_order_of(v),
-        per_head(gain, wanted[0]),
-        per_head(bias, wanted[1]),
-        per_head(alpha, wanted[2]),
+        *(_empty_in_order_of(tensor, tensor.shape[3]) for tensor in (q, k, v)),
+        gradient_of(gain, wanted[0]),
+        gradient_of(bias, wanted[1]),
+        gradient_of(alpha, wanted[2]),
+        gradient_of(attn_mask, wanted[3]),
     )

@@ -31,8 +31,13 @@ def attention(
     length_n: float = 1.0,
     bias_log_n: bool = False,
     key_lengths: torch.Tensor | None = None,
+    attn_mask: torch.Tensor | None = None,
+    window: tuple[int | None, int | None] | None = None,
     q_offsets: torch.Tensor | None = None,
     k_offsets: torch.Tensor | None = None,
+    num_targets: torch.Tensor | None = None,
+    max_attn_len: int = 0,
+    contextual_seq_len: int = 0,
     dropout_p: float = 0.0,
     seed: int | torch.Tensor | None = None,
     identity_order: str = "auto",
@@ -42,21 +47,21 @@ def attention(
 
     .. code-block:: text
 
-        x_ij  = scale * q_i . k_j + bias_h - [bias_log_n] log N_i
+        x_ij  = scale * q_i . k_j + attn_mask_ij + bias_h - [bias_log_n] log N_i
         w_ij  = gain_h * N_i^-alpha_h * h(x_ij)      if row i sees key j, else exactly 0
         out_i = sum_j dropout(w_ij) * v_j
 
-    ``h="softmax"`` is the exception: ``w_i`` is the softmax of ``scale * q_i . k_j`` over the visible keys, without gain, bias,
-    alpha and length rule. A row that sees no key gives zero. Hidden keys may hold anything; a NaN in ``value`` behind a weight of exactly
+    ``h="softmax"`` is the exception: ``w_i`` is the softmax of ``scale * q_i . k_j + attn_mask_ij`` over the visible keys, without gain,
+    bias, alpha and length rule. A row that sees no key gives zero. Hidden keys may hold anything; a NaN in ``value`` behind a weight of exactly
     0 (relu and its like) may or may not show in the result.
 
     Forward and backward run in tiles; memory beyond inputs and outputs grows with L, not with L squared. Differentiable once, in
-    ``query``, ``key``, ``value``, ``gain``, ``bias`` and ``alpha``.
+    ``query``, ``key``, ``value``, ``gain``, ``bias``, ``alpha`` and an additive ``attn_mask``.
 
     Args:
         query: ``[B, Hq, Lq, D]``, float32 or float64. Any strides in B, H and L are read in place; the result's memory follows the
             order of query's dimensions, so that with ``query = x.view(B, L, H, D).transpose(1, 2)`` merging the heads is free.
-        key, value: ``[B, Hkv, Lk, D]``. Hq is a multiple of Hkv: query head i reads key head ``i // (Hq // Hkv)``.
+        key, value: ``[B, Hkv, Lk, D]`` and ``[B, Hkv, Lk, Dv]``. Hq is a multiple of Hkv: query head i reads key head ``i // (Hq // Hkv)``.
         h: one of :func:`hinge.activations`: relu, relu2, gelu (erf), gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax.
         scale: factor of the scores, 1 / sqrt(D) if None.
         is_causal: row i sees the keys j <= i + Lk - Lq. Right-aligned: the last row sees every key. Lk is the length of ``key`` also with
@@ -67,8 +72,18 @@ def attention(
         length_n: N, for ``length_rule="fixed"`` only.
         bias_log_n: subtract log N_i from the scores.
         key_lengths: int64 ``[B]``: batch row b sees only its first ``key_lengths[b]`` keys.
+        attn_mask: anything that broadcasts to ``[B, Hq, Lq, Lk]``, any strides. Boolean: True is visible. float32 or float64: added to the
+            scores, -inf hides. What is_causal, key_lengths and window hide stays hidden. A hidden key has a weight of exactly zero,
+            whatever ``h`` is. Tiles that are hidden as a whole are skipped. Not with offsets.
+        window: ``(left, right)``: row i, at the place p = i + Lk - Lq among the keys, sees the keys p - left to p + right; None or -1 is no
+            bound. Time grows with L times the window.
         q_offsets, k_offsets: int64 ``[sequences + 1]``, for a batch of 1: sequence s owns the rows ``q_offsets[s]:q_offsets[s + 1]``
             and sees the keys ``k_offsets[s]:k_offsets[s + 1]``.
+        num_targets, max_attn_len, contextual_seq_len: the mask of HSTU recommenders, with the names of that code; needs ``is_causal`` and
+            as many keys as rows. A sequence is ``contextual_seq_len`` items of context, the history, and ``num_targets[s]`` targets (int64,
+            one for each sequence or batch row). Context sees context and history; history what is before it and itself; a target sees
+            context, history and itself, but no other target. Rows of history see at most ``max_attn_len`` items back, and targets the last
+            ``max_attn_len`` items of history (0: all), where the context counts as one item.
         dropout_p: probability that a weight is dropped; the others are divided by ``1 - dropout_p``.
         seed: which weights are dropped is a function of the seed and their place. Drawn from torch's default generator if None.
         identity_order: for ``h="identity"``: "quadratic" (q k^T) v, "linear" q (k^T v), or "auto", the cheaper one. Statistics need every
@@ -76,7 +91,7 @@ def attention(
         return_statistics: also return :class:`AttentionStatistics`.
 
     Returns:
-        ``[B, Hq, Lq, D]``, or that and the statistics.
+        ``[B, Hq, Lq, Dv]``, or that and the statistics.
 
     Example::
 
@@ -99,15 +114,17 @@ def _per_head(value, default: float):
     return None if value == default else torch.full((1,), float(value), dtype=torch.float64)
 
 
-def _call(query, key, value, *, is_causal, dropout_p, seed, return_statistics, **options):
+def _call(query, key, value, *, is_causal, dropout_p, seed, window, return_statistics, **options):
     """The op, called with the arguments of :func:`attention`. What is not named here has the op's name and type."""
+    if isinstance(window, (tuple, list)):
+        window = [-1 if bound is None else bound for bound in window]
     if dropout_p > 0 and seed is None:
         seed = torch.randint(2**63 - 1, (1,), dtype=torch.int64)
     elif isinstance(seed, int):
         seed = torch.full((1,), seed, dtype=torch.int64)
     for name, default in _PER_HEAD.items():
         options[name] = _per_head(options[name], default)
-    options.update(causal=is_causal, dropout=dropout_p, seed=seed)
+    options.update(causal=is_causal, dropout=dropout_p, seed=seed, window=window)
     if not return_statistics:
         return torch.ops.hinge.attention(query, key, value, **options)
     out, *statistics, _lse = torch.ops.hinge.attention_with_statistics(query, key, value, **options)

@@ -44,6 +44,20 @@ def test_equals_eager(h, name, Hkv):
     torch.testing.assert_close(grads, expected_grads, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("D,Dv", [(16, 48), (24, 7)])
+@pytest.mark.parametrize("h", eager.ALL)
+def test_values_of_another_width_equal_eager(h, D, Dv):
+    q, k, _ = qkv(Lq=70, Lk=31, Hkv=2, D=D, requires_grad=True)
+    v = torch.randn(2, 2, 31, Dv, dtype=torch.float64, requires_grad=True)
+    ours, expected = (f(q, k, v, h=h, is_causal=True) for f in (hinge.attention, eager.attention))
+    assert ours.shape == (2, 4, 70, Dv)
+    torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-11)
+    direction = torch.randn_like(ours)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours, (q, k, v), direction), torch.autograd.grad(expected, (q, k, v), direction), rtol=1e-10, atol=1e-10
+    )
+
+
 @pytest.mark.parametrize("h", eager.ALL)
 def test_gradcheck(h):
     q, k, v = qkv(Hq=4, Hkv=2, Lq=5, Lk=7, D=6, requires_grad=True)
@@ -261,7 +275,7 @@ def test_other_devices_take_the_composite_path(device, h):
         assert not theirs[4].any(), "the composite path skips nothing"
         saved = (ours[0], ours[5], ours[2]) if h == "softmax" else (None, None, None)
         arguments = (torch.randn_like(q), torch.randn_like(ours[1]), torch.randn_like(ours[2]), q, k, v, *saved)
-        wanted = {"wanted": [False] * 3}
+        wanted = {"wanted": [False] * 4}
         for fused, composite in zip(backward(*arguments, **wanted, **options)[:3], backward.redispatch(keys, *arguments, **wanted, **options)[:3]):
             torch.testing.assert_close(composite, fused)
 
@@ -366,6 +380,15 @@ ERRORS = [
     ({"gain": torch.ones(3)}, r"gain must have 1 element or one for each of the 4 query heads, got the shape \[3\]"),
     ({"dropout_p": 1.5}, r"dropout must be in \[0, 1\), got 1.5"),
     ({"key_lengths": torch.tensor([3, 20])}, "key_lengths must be between 0 and the number of keys, 19, got 20 for batch row 1"),
+    ({"attn_mask": torch.ones(3, 19)}, r"attn_mask must broadcast to .*, \[2, 4, 19, 19\], got the shape \[3, 19\]"),
+    ({"attn_mask": torch.ones(19, 19, dtype=torch.int32)}, "attn_mask has dtype Int; it must be bool"),
+    ({"window": (3,)}, r"window must be two numbers, \(left, right\), got 1"),
+    ({"window": (-2, 0)}, r"window must be \(left, right\) with numbers of keys, or -1 for no bound, got \(-2, 0\)"),
+    ({"h": "identity", "identity_order": "linear", "window": (2, 0)}, 'identity_order = "linear" sums over the first keys'),
+    ({"max_attn_len": 3}, "max_attn_len belongs to the mask of HSTU, which is causal"),
+    ({"max_attn_len": 3, "is_causal": True, "window": (1, 1)}, "window and the mask of HSTU exclude each other"),
+    ({"num_targets": torch.tensor([3]), "is_causal": True}, "num_targets must have one element for each of the 2 sequences, got 1"),
+    ({"num_targets": torch.tensor([3, 18]), "is_causal": True, "contextual_seq_len": 2}, "num_targets and contextual_seq_len must fit"),
     ({"q_offsets": torch.tensor([0, 19])}, "q_offsets and k_offsets go together, got only q_offsets"),
 ]
 

@@ -15,6 +15,10 @@ OPTIONS = {
     "dropout": {"dropout": 0.2, "seed": torch.tensor([5])},
     "fixed length": {"h": "sigmoid", "length_rule": "fixed", "length_n": 9.0, "bias_log_n": True},
     "linear order": {"h": "identity", "identity_order": "linear", "causal": True},
+    "mask": {"attn_mask": torch.rand(2, 1, 7, 7) > 0.3, "causal": True},
+    "additive mask": {"h": "silu", "attn_mask": torch.randn(4, 7, 7)},
+    "window": {"window": [2, 1], "length_rule": "visible"},
+    "hstu": {"h": "silu", "causal": True, "num_targets": torch.tensor([2, 0]), "max_attn_len": 3, "contextual_seq_len": 1},
     "jagged": {"q_offsets": torch.tensor([0, 2, 7]), "k_offsets": torch.tensor([0, 3, 7]), "length_rule": "visible"},
 }
 
@@ -33,9 +37,10 @@ def batch(name):
 
 
 def learned(options, requires_grad=True):
-    """The options, with leaves that require grad for gain, bias and alpha."""
+    """The options, with leaves that require grad for gain, bias, alpha and an additive mask."""
     return {
-        name: value.clone().requires_grad_(requires_grad) if name in ("gain", "bias", "alpha") else value
+        name: value.clone().requires_grad_(requires_grad) if name in ("gain", "bias", "alpha", "attn_mask") and value.is_floating_point()
+        else value
         for name, value in options.items()
     }
 
@@ -60,13 +65,13 @@ def test_opcheck_attention_backward(name, merged):
     options = OPTIONS[name]
     out, weight_sum, weight_log, *_, lse = torch.ops.hinge.attention_with_statistics(q, k, v, **options)
     saved = (out, lse, weight_log) if options.get("h") == "softmax" else (None, None, None)
-    for wanted in ([True, True, True], [False, True, False]):
+    for wanted in ([True] * 4, [False, True, False, True]):
         arguments = (torch.randn_like(out), torch.randn_like(weight_sum), torch.randn_like(weight_log), q, k, v, *saved)
         torch.library.opcheck(torch.ops.hinge.attention_backward.default, arguments, options | {"wanted": wanted})
     torch.library.opcheck(
         torch.ops.hinge.attention_backward.default,
         (None, torch.randn_like(weight_sum), None, q, k, v, *saved),
-        options | {"wanted": [True, True, True]},
+        options | {"wanted": [True] * 4},
     )
 
 

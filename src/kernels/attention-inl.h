@@ -20,6 +20,7 @@
 
 #include "hinge/kernels/attention.h"
 #include "hwy/cache_control.h"
+#include "kernels/mask-inl.h"
 #include "kernels/sequences.h"
 #include "kernels/tile-inl.h"
 #include "kernels/workspace.h"
@@ -62,22 +63,33 @@ struct Tiles : Parts {
 struct Plan {
   const AttentionShape& shape;
   const AttentionRule& rule;
-  int64_t NR, padded_depth, width_panels, group;
+  int64_t NR;
+  int64_t depth, padded_depth, width_panels;        // of queries and keys: D, in whole panels, panels
+  int64_t value_depth, padded_value, value_panels;  // of values
+  int64_t group;
   std::vector<Sequence> sequences;  // the most work first
   int64_t longest_seen = 0;
   bool softmax;
+  bool masked;                  // rows may see something other than the first keys
+  std::vector<int32_t> counts;  // [B][Hq or 1][Lq]: how many keys a row sees, if there is a mask
 
   template <typename T> static Plan make(const AttentionShape& shape, const AttentionRule& rule) {
     const int64_t NR = PanelWidth<T>();
     Plan plan{shape,
               rule,
               NR,
+              shape.D,
               RoundUp(shape.D, NR),
               CeilDiv(shape.D, NR),
+              shape.value_width(),
+              RoundUp(shape.value_width(), NR),
+              CeilDiv(shape.value_width(), NR),
               shape.Hkv ? shape.Hq / shape.Hkv : 0,
               {},
               0,
-              rule.h == Activation::softmax};
+              rule.h == Activation::softmax,
+              shape.mask.data || shape.window_left >= 0 || shape.hstu.used,
+              {}};
     for (int64_t s = 0; s < sequence_count(shape); ++s) {
       const Sequence seq = sequence(shape, s);
       plan.sequences.push_back(seq);
@@ -89,9 +101,48 @@ struct Plan {
     return plan;
   }
 
+  // With a mask: once, before any row is asked for.
+  template <typename T> void count_visible(Parallel& parallel) {
+    if (!shape.mask.data) return;
+    const int64_t heads = count_heads();
+    counts.resize(static_cast<size_t>(shape.B * heads * shape.Lq));
+    parallel.run(shape.B * heads, [&](int64_t task, int) HWY_ATTR {
+      const Sequence seq = sequence(shape, task / heads);
+      int32_t* const count = counts.data() + task * shape.Lq;
+      for (int64_t i = 0; i < shape.Lq; ++i)
+        count[i] = i > 0 && rows_see_alike(seq) ? count[0] : static_cast<int32_t>(CountVisible<T>(shape.mask, seq, task % heads, i));
+    });
+  }
+
+  // How many keys row i of a sequence sees.
+  int64_t seen_by(const Sequence& seq, int64_t head, int64_t i) const {
+    if (!masked) return seq.visible(i);
+    if (!shape.mask.data) return seq.keys_of(i).count();
+    const int64_t heads = count_heads();
+    return counts[static_cast<size_t>((seq.b * heads + (heads > 1 ? head : 0)) * shape.Lq + i)];
+  }
+
+  // True if all rows of a head see the same keys.
+  bool rows_see_alike(const Sequence& seq) const {
+    return !seq.causal() && seq.left < 0 && !seq.hstu && (!shape.mask.data || shape.mask.stride_q == 0);
+  }
+
+  // The keys that any of the rows [first, last] may see: from the first to before the last.
+  std::pair<int64_t, int64_t> span_of(const Sequence& seq, int64_t first, int64_t last) const {
+    if (!masked) return {0, seq.visible(last)};
+    std::pair<int64_t, int64_t> span = {seq.lk, 0};
+    for (int64_t i = first; i <= last; ++i) {
+      const RowKeys keys = seq.keys_of(i);
+      if (keys.count() > 0) span = {std::min(span.first, keys.begin), std::max(span.second, keys.last_end())};
+    }
+    return span;
+  }
+
   int64_t units() const { return static_cast<int64_t>(sequences.size()) * shape.Hkv; }
   const Sequence& unit_sequence(int64_t unit) const { return sequences[static_cast<size_t>(unit / shape.Hkv)]; }
   int64_t unit_kv_head(int64_t unit) const { return unit % shape.Hkv; }
+
+  int64_t count_heads() const { return shape.mask.stride_h == 0 ? 1 : shape.Hq; }
 
   double gain(int64_t head) const { return rule.gain ? rule.gain[head] : 1.0; }
   double bias(int64_t head) const { return rule.bias ? rule.bias[head] : 0.0; }
@@ -111,10 +162,10 @@ template <typename T> HWY_INLINE SplitGain Split(double gain, bool divides) {
 // N_i^-alpha and log N_i of neighbouring rows; N seldom changes from row to row, and alpha is mostly 0, 1/2 or 1.
 class RowLengths {
  public:
-  RowLengths(const Plan& plan, const Sequence& seq, int64_t head) : plan_(plan), seq_(seq), alpha_(plan.alpha(head)) {}
+  RowLengths(const Plan& plan, const Sequence& seq, int64_t head) : plan_(plan), seq_(seq), head_(head), alpha_(plan.alpha(head)) {}
 
   void set_row(int64_t i) {
-    const double n = seq_.row_length(plan_.rule, i);
+    const double n = seq_.row_length(plan_.rule, plan_.seen_by(seq_, head_, i));
     if (n == n_) return;
     n_ = n;
     power_ = alpha_ == 0 ? 1.0 : alpha_ == 1 ? 1.0 / n : alpha_ == 0.5 ? 1.0 / std::sqrt(n) : std::pow(n, -alpha_);
@@ -130,6 +181,7 @@ class RowLengths {
  private:
   const Plan& plan_;
   const Sequence& seq_;
+  int64_t head_;
   double alpha_, n_ = -1, power_ = 1, log_ = 0;
   bool has_log_ = false;
 };
@@ -138,28 +190,29 @@ template <typename T> HWY_INLINE void PrefetchRow(const T* row, int64_t depth) {
   for (int64_t k = 0; k < depth; k += static_cast<int64_t>(64 / sizeof(T))) hwy::Prefetch(row + k);
 }
 
-// Score panels of factor * the keys [begin, end) (begin a multiple of NR) of one head, into the packed array of the whole head.
+// Score panels of factor * the keys or values [begin, end) (begin a multiple of NR) of one head, into the packed array of the whole head.
 template <typename T>
-void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys, int64_t kv_head, int64_t begin, int64_t end, T factor,
-                T* packed) {
+void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys, int64_t depth, int64_t kv_head, int64_t begin,
+                int64_t end, T factor, T* packed) {
   for (int64_t j = begin; j < end; j += plan.NR) {
     for (int64_t next = j + plan.NR; next < std::min(j + 2 * plan.NR, end); ++next)
-      PrefetchRow(row_of(keys, seq.b, kv_head, seq.k_begin + next), plan.shape.D);
-    PackScorePanel(row_of(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), plan.shape.D, factor,
-                   packed + j * plan.shape.D);
+      PrefetchRow(row_of(keys, seq.b, kv_head, seq.k_begin + next), depth);
+    PackScorePanel(row_of(keys, seq.b, kv_head, seq.k_begin + j), keys.stride_l, std::min(plan.NR, end - j), depth, factor,
+                   packed + j * depth);
   }
 }
 
 // Width panels of the rows [begin, end) of one head.
 template <typename T>
-void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows, int64_t kv_head, int64_t begin, int64_t end, T* packed) {
+void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows, int64_t depth, int64_t kv_head, int64_t begin,
+                int64_t end, T* packed) {
   for (int64_t j = begin; j < end; ++j)
-    PackWidthRow(row_of(rows, seq.b, kv_head, seq.k_begin + j), plan.shape.D, packed + j * plan.NR, seq.seen * plan.NR);
+    PackWidthRow(row_of(rows, seq.b, kv_head, seq.k_begin + j), depth, packed + j * plan.NR, seq.seen * plan.NR);
 }
 
 // Elements of the packed arrays of one head.
-HWY_INLINE int64_t PackedScoresSize(const Plan& plan, int64_t keys) { return RoundUp(keys, plan.NR) * plan.shape.D; }
-HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys) { return keys * plan.padded_depth; }
+HWY_INLINE int64_t PackedScoresSize(const Plan& plan, int64_t keys, int64_t depth) { return RoundUp(keys, plan.NR) * depth; }
+HWY_INLINE int64_t PackedWidthsSize(const Plan& plan, int64_t keys, int64_t depth) { return keys * RoundUp(depth, plan.NR); }
 
 // Micro-kernels by the height of a tile, for whole panels and for what fits into the first vector of one: the end of the keys.
 template <typename Kernel> struct PanelKernels {
@@ -177,6 +230,16 @@ template <typename T> struct ScoreKernels {
   void (*activate)(T*, T*, int, int64_t);  // null: done in the tile
   bool has_zeros;
 };
+
+// The same for partial tiles (mask-inl.h): scores without activation, then it and the mask at once.
+template <typename T> struct MaskedKernels {
+  PanelKernels<void (*)(const T*, int64_t, const T*, int64_t, const T*, T*, T*, uint32_t*)> tile;
+  void (*activate)(T*, T*, const T*, int, int64_t, uint32_t*);
+};
+
+template <class H, int64_t kKeys, bool kSlopes, typename T> MaskedKernels<T> MakeMaskedKernels() {
+  return {HINGE_PANEL_KERNELS(ScoreTile, Identity, kKeys, false, T), ActivateMasked<H, kKeys, kSlopes, T>};
+}
 
 template <class H, int64_t kKeys, bool kSlopes, typename T> ScoreKernels<T> MakeScoreKernels() {
   if constexpr (H::kInTile) {
@@ -231,13 +294,19 @@ HWY_INLINE void CallSpreadKeys(int64_t keys, const T* weights, int64_t rows, con
 
 // Which keys of a block a row tile works on. All rows of the tile see the first `common` keys; causal rows r see own(r) >= common.
 // The list of non-zero keys is used when it leaves out enough to pay for its indirection.
-template <typename T> struct TileKeys {
+// With masks and the like (set_sight), `common` and own(r) are all keys of the block, or none if they are hidden, and the list of a partial
+// tile leaves out what no row sees.
+template <int64_t kKeys, typename T> struct TileKeys {
   int rows = 0;    // real rows
   int padded = 0;  // height of the micro-kernels
   int64_t common = 0;
   int64_t own[kTileRows] = {};
   const uint32_t* list = nullptr;  // null: dense
   int64_t count = 0;               // entries of the list, or `common`
+
+  Sight sight = Sight::open;
+  int64_t not_seen[kTileRows] = {};  // of a partial tile, per row
+  const T* apart = nullptr;          // the mask tile, if rows must be summed one by one: 0 * NaN would show what is hidden from a row
 
   int64_t most() const { return own[rows - 1]; }
 
@@ -248,6 +317,36 @@ template <typename T> struct TileKeys {
     common = own[0];
     list = nullptr;
     count = common;
+  }
+
+  void set_sight(const Plan& plan, const Sequence& seq, int64_t head, int64_t first_row, int64_t tile_rows, int64_t first_key, int64_t keys,
+                 T* tile, uint32_t* bits, uint32_t* buffer, bool one_by_one) {
+    rows = static_cast<int>(tile_rows);
+    padded = PaddedRows(tile_rows);
+    sight = SeeTile<kKeys>(plan.shape.mask, seq, head, first_row, rows, padded, first_key, keys, tile, bits, not_seen);
+    common = sight == Sight::hidden ? 0 : keys;
+    std::fill_n(own, rows, common);
+    list = sight == Sight::open ? nullptr : buffer;
+    count = common;
+    apart = sight == Sight::partial && one_by_one && rows > 1 ? tile : nullptr;
+  }
+
+  // Of a partial tile: the list of the keys in the bits, which must be used unless those are all.
+  int64_t set_list_of_partial(const uint32_t* bits, int64_t NR, uint32_t* buffer) {
+    uint32_t* end = buffer;
+    for (int64_t first = 0; first < common; first += NR)
+      end = AppendSetBits(Bits(bits[first / NR], std::min(NR, common - first)), static_cast<uint32_t>(first), end);
+    count = end - buffer;
+    list = count == common && !apart ? nullptr : buffer;
+    return common - count;
+  }
+
+  // The keys that row r sees, of a tile whose rows are apart.
+  int64_t list_of_row(int r, uint32_t* buffer) const {
+    int64_t n = 0;
+    for (int64_t j = 0; j < common; ++j)
+      if (apart[r * kKeys + j] != kHidden<T>) buffer[n++] = static_cast<uint32_t>(j);
+    return n;
   }
 
   // masks: per panel of NR keys, those that any row gives a weight other than zero. Makes the list, if it pays, in `buffer`; returns how
@@ -268,28 +367,47 @@ template <typename T> struct TileKeys {
   static uint32_t Bits(uint32_t mask, int64_t n) { return n >= 32 ? mask : mask & ((1u << n) - 1); }
 };
 
-// sums (+)= weights x a width panel of keys, in backward's tiles: the keys that all rows of a tile see, then what later rows of a causal
-// tile see beyond the first one.
-template <typename T> void WeightedSums(const Plan& plan, const TileKeys<T>& keys, const T* weights, const T* panel, T* sums, bool add) {
-  const int64_t pd = plan.padded_depth, NR = plan.NR;
-  CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, keys.list, keys.count, panel, NR, sums, pd, add, nullptr);
+// sums (+)= weights x a width panel of keys, in backward's tiles (rows of sums are sum_row apart): the keys that all rows of a tile see,
+// then what later rows of a causal tile see beyond the first one.
+template <typename T>
+void WeightedSums(const Plan& plan, const TileKeys<kBackwardKeys, T>& keys, const T* weights, const T* panel, T* sums, int64_t sum_row,
+                  bool add) {
+  const int64_t NR = plan.NR;
+  if (keys.apart) {
+    uint32_t list[kBackwardKeys];
+    for (int r = 0; r < keys.rows; ++r)
+      CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys, list, keys.list_of_row(r, list), panel, NR, sums + r * sum_row,
+                                         sum_row, add, nullptr);
+    return;
+  }
+  CallWeightedRows<kBackwardKeys, T>(keys.padded, weights, keys.list, keys.count, panel, NR, sums, sum_row, add, nullptr);
   for (int r = 1; r < keys.rows; ++r)
     if (keys.own[r] > keys.common)
       CallWeightedRows<kBackwardKeys, T>(1, weights + r * kBackwardKeys + keys.common, nullptr, keys.own[r] - keys.common,
-                                         panel + keys.common * NR, NR, sums + r * pd, pd, true, nullptr);
+                                         panel + keys.common * NR, NR, sums + r * sum_row, sum_row, true, nullptr);
 }
 
-// The transposed product of neighbouring tiles, whose rows lie side by side, into a width panel of the keys. Tiles without a list go
-// through SpreadKeys together, as far as each of them sees whole groups of keys; the rest is done tile by tile, row by row.
-template <typename T> void SpreadSums(const Plan& plan, const TileKeys<T>* keys, int64_t tiles, const T* weights, const T* rows, T* panel) {
-  const int64_t pd = plan.padded_depth, NR = plan.NR;
-  const auto spread_tile = [&](const TileKeys<T>& of, int64_t row, const uint32_t* list, int64_t count, int64_t key) HWY_ATTR {
+// The transposed product of neighbouring tiles, whose rows lie side by side, `pd` apart, into a width panel of the keys. Tiles without a
+// list go through SpreadKeys together, as far as each of them sees whole groups of keys; the rest is done tile by tile, row by row.
+template <typename T>
+void SpreadSums(const Plan& plan, const TileKeys<kBackwardKeys, T>* keys, int64_t tiles, const T* weights, const T* rows, int64_t pd,
+                T* panel) {
+  const int64_t NR = plan.NR;
+  const auto spread_tile = [&](const TileKeys<kBackwardKeys, T>& of, int64_t row, const uint32_t* list, int64_t count,
+                               int64_t key) HWY_ATTR {
     CallSpreadRows<T>(of.padded, weights + row * kBackwardKeys + key, list, count, rows + row * pd, pd, panel + key * NR);
   };
   int64_t row = 0;
   for (int64_t t = 0; t < tiles;) {
     int64_t end_row = row, end = t;
     for (; kSpreadKeys > 0 && end < tiles && !keys[end].list; ++end) end_row += keys[end].rows;
+    if (keys[t].apart) {
+      uint32_t list[kBackwardKeys];
+      for (int r = 0; r < keys[t].rows; ++r)
+        CallSpreadRows<T>(1, weights + (row + r) * kBackwardKeys, list, keys[t].list_of_row(r, list), rows + (row + r) * pd, pd, panel);
+      row += keys[t++].rows;
+      continue;
+    }
     if (end <= t + 1) {  // a list, or no neighbour to go with
       spread_tile(keys[t], row, keys[t].list, keys[t].count, 0);
       row += keys[t++].rows;

@@ -41,6 +41,7 @@ struct SoftmaxWeight {
 
 template <typename T> struct BackwardKernels {
   ScoreKernels<T> score;
+  MaskedKernels<T> masked;
   PanelKernels<void (*)(const T*, int64_t, const T*, int64_t, const T*, const T*, T*, T*)> gradient;
 };
 
@@ -49,14 +50,17 @@ template <typename T> struct MakeBackwardKernels {
   bool general;
   template <class H> BackwardKernels<T> operator()() const {
     if (!general && H::kSlope != Slope::kStored)
-      return {MakeScoreKernels<H, kBackwardKeys, false, T>(), HINGE_PANEL_KERNELS(GradientTile, H::kSlope, T)};
-    return {MakeScoreKernels<H, kBackwardKeys, true, T>(), HINGE_PANEL_KERNELS(GradientTile, Slope::kStored, T)};
+      return {MakeScoreKernels<H, kBackwardKeys, false, T>(), MakeMaskedKernels<H, kBackwardKeys, true, T>(),
+              HINGE_PANEL_KERNELS(GradientTile, H::kSlope, T)};
+    return {MakeScoreKernels<H, kBackwardKeys, true, T>(), MakeMaskedKernels<H, kBackwardKeys, true, T>(),
+            HINGE_PANEL_KERNELS(GradientTile, Slope::kStored, T)};
   }
 };
 
 // Buffers of one worker. Tiles lie side by side: rows that pad one can only be behind the last.
 template <typename T> struct BackwardScratch {
-  T *q, *grad, *dq;           // [row of chunk][padded_depth]: scale q, dO', dq / scale
+  T *q, *dq;                  // [row of chunk][padded_depth]: scale q, dq / scale
+  T* grad;                    // [row of chunk][padded_value]: dO'
   T *shift, *grad_shift;      // [row of chunk]: added to the scores and to G
   T *log_grad, *log_c;        // [row of chunk]: c_i grad_weight_log_i and log |c_i|
   T *weights, *slopes, *raw;  // [row of block][kBackwardKeys]: h, then h' and later dx, dO' . v
@@ -64,17 +68,23 @@ template <typename T> struct BackwardScratch {
   T* keep;                    // [kBackwardKeys] dropout of one row
   uint32_t* masks;            // [tile of block][kBackwardKeys]: per panel, the keys that any row of the tile gives a weight
   uint32_t* lists;            // [tile of block][kListSize]
+  T* mask_tiles;              // [row of block][kBackwardKeys], where rows may see something other than the first keys
+  uint32_t* visible;          // [tile of block][kBackwardKeys]: per panel, the keys that any row of a partial tile sees
   static constexpr int64_t kListSize = kBackwardKeys + 8;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
     constexpr int64_t chunk_rows = kMostChunkTiles * kTileRows, block_rows = kBlockTiles * kTileRows;
-    for (T** rows : {&q, &grad, &dq}) *rows = carver.take<T>(chunk_rows * plan.padded_depth);
+    for (T** rows : {&q, &dq}) *rows = carver.take<T>(chunk_rows * plan.padded_depth);
+    grad = carver.take<T>(chunk_rows * plan.padded_value);
     for (T** column : {&shift, &grad_shift, &log_grad, &log_c}) *column = carver.take<T>(chunk_rows);
     for (T** tiles : {&weights, &slopes, &raw}) *tiles = carver.take<T>(block_rows * kBackwardKeys);
-    for (T** panels : {&dk, &dv}) *panels = carver.take<T>(kMostChunkKeys * plan.padded_depth);
+    dk = carver.take<T>(kMostChunkKeys * plan.padded_depth);
+    dv = carver.take<T>(kMostChunkKeys * plan.padded_value);
     keep = carver.take<T>(kBackwardKeys);
     masks = carver.take<uint32_t>(kBlockTiles * kBackwardKeys);
     lists = carver.take<uint32_t>(kBlockTiles * kListSize);
+    mask_tiles = carver.take<T>(plan.masked ? block_rows * kBackwardKeys : 0);
+    visible = carver.take<uint32_t>(plan.masked ? kBlockTiles * kBackwardKeys : 0);
   }
 };
 
@@ -114,6 +124,8 @@ HWY_NOINLINE void RowGradient(T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, c
 
 // One call of attention_backward.
 template <typename T> class Backward {
+  using Keys = TileKeys<kBackwardKeys, T>;
+
  public:
   Backward(const Plan& plan, const AttentionBackward<T>& io)
       : plan_(plan),
@@ -130,10 +142,13 @@ template <typename T> class Backward {
 
   void Run(Parallel& parallel) {
     const int workers = parallel.workers();
-    const int64_t units = plan_.units();
     if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
 
-    const int64_t packed = 2 * PackedScoresSize(plan_, plan_.longest_seen) + PackedWidthsSize(plan_, plan_.longest_seen);
+    const std::vector<std::vector<int64_t>> rounds = Rounds();
+    const int64_t units = static_cast<int64_t>(rounds.empty() ? 0 : rounds[0].size());  // the first round is the largest
+    const int64_t longest = plan_.longest_seen;
+    const int64_t packed = PackedScoresSize(plan_, longest, plan_.depth) + PackedScoresSize(plan_, longest, plan_.value_depth) +
+                           PackedWidthsSize(plan_, longest, plan_.depth);
     const bool split = SplitsUnits(units, workers);
     const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
     std::vector<BackwardScratch<T>> scratch(static_cast<size_t>(workers));
@@ -142,50 +157,94 @@ template <typename T> class Backward {
     Carve(count, scratch, packs, packed);
     Carver carver(Workspace::get(count.used()));
     Carve(carver, scratch, packs, packed);
-
-    if (!split) {
-      parallel.run(units, [&](int64_t unit, int worker) HWY_ATTR {
-        T* pack = packs[static_cast<size_t>(worker)];
-        const Chunks chunks = ChunksOf(unit);
-        ClearOutputs(unit, chunks);
-        Pack(unit, 0, plan_.unit_sequence(unit).seen, pack);
-        for (int64_t step = 0; step < chunks.steps; ++step)
-          for (int64_t t = 0; t < chunks.steps; ++t) Pair(unit, chunks, step, t, pack, scratch[static_cast<size_t>(worker)]);
-      });
-    } else {
-      for (int64_t first = 0; first < units; first += wave) {
-        const int64_t last = std::min(first + wave, units);
-        struct Task {
-          int64_t unit, part;
-        };
-        std::vector<Task> packing;
-        int64_t steps = 0;
-        for (int64_t unit = first; unit < last; ++unit) {
-          const Sequence& seq = plan_.unit_sequence(unit);
-          for (int64_t part = 0; part < CeilDiv(seq.seen, kBackwardKeys); ++part) packing.push_back({unit, part});
-          steps = std::max(steps, ChunksOf(unit).steps);
-        }
-        parallel.run(last - first, [&](int64_t i, int) HWY_ATTR { ClearOutputs(first + i, ChunksOf(first + i)); });
-        parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
-          const Task& task = packing[static_cast<size_t>(i)];
-          const int64_t begin = task.part * kBackwardKeys;
-          Pack(task.unit, begin, std::min(begin + kBackwardKeys, plan_.unit_sequence(task.unit).seen),
-               packs[static_cast<size_t>(task.unit - first)]);
-        });
-        for (int64_t step = 0; step < steps; ++step)
-          parallel.run((last - first) * steps, [&](int64_t i, int worker) HWY_ATTR {
-            const int64_t unit = first + i / steps, t = i % steps;
-            const Chunks chunks = ChunksOf(unit);
-            if (step < chunks.steps && t < chunks.steps)
-              Pair(unit, chunks, step, t, packs[static_cast<size_t>(unit - first)], scratch[static_cast<size_t>(worker)]);
-          });
-      }
-    }
+    FindApart(parallel);
+    for (const std::vector<int64_t>& round : rounds)
+      split ? RunSplit(round, wave, packs, scratch, parallel) : RunWhole(round, packs, scratch, parallel);
     Workspace::release_large();
     if (row_sums_) SumParameters();
   }
 
  private:
+  using Scratches = std::vector<BackwardScratch<T>>;
+
+  // Units that may run side by side: all of them, unless several have a share in one element of dmask. Those come one after the other, in
+  // the same order for any number of workers.
+  std::vector<std::vector<int64_t>> Rounds() const {
+    std::vector<std::vector<int64_t>> rounds;
+    std::vector<size_t> next(static_cast<size_t>(plan_.units()), 0);  // by place in dmask: the next round that has no unit with it
+    for (int64_t unit = 0; unit < plan_.units(); ++unit) {
+      size_t round = 0;
+      if (io_.dmask.data) {
+        const int64_t b = io_.dmask.stride_b ? plan_.unit_sequence(unit).b : 0, head = io_.dmask.stride_h ? plan_.unit_kv_head(unit) : 0;
+        round = next[static_cast<size_t>(b * plan_.shape.Hkv + head)]++;
+      }
+      if (round >= rounds.size()) rounds.emplace_back();
+      rounds[round].push_back(unit);
+    }
+    return rounds;
+  }
+
+  // Many units: each is one task.
+  void RunWhole(const std::vector<int64_t>& units, const std::vector<T*>& packs, Scratches& scratch, Parallel& parallel) {
+    parallel.run(static_cast<int64_t>(units.size()), [&](int64_t i, int worker) HWY_ATTR {
+      const int64_t unit = units[static_cast<size_t>(i)];
+      T* pack = packs[static_cast<size_t>(worker)];
+      const Chunks chunks = ChunksOf(unit);
+      ClearOutputs(unit, chunks);
+      Pack(unit, 0, plan_.unit_sequence(unit).seen, pack);
+      for (int64_t step = 0; step < chunks.steps; ++step)
+        for (int64_t t = 0; t < chunks.steps; ++t) Pair(unit, chunks, step, t, pack, scratch[static_cast<size_t>(worker)]);
+    });
+  }
+
+  // Few units: the workers share each of them, `wave` units at a time.
+  void RunSplit(const std::vector<int64_t>& units, int64_t wave, const std::vector<T*>& packs, Scratches& scratch, Parallel& parallel) {
+    const int64_t count = static_cast<int64_t>(units.size());
+    for (int64_t first = 0; first < count; first += wave) {
+      const int64_t in_flight = std::min(wave, count - first);
+      const auto unit_at = [&](int64_t n) { return units[static_cast<size_t>(first + n)]; };
+      struct Task {
+        int64_t n, part;
+      };
+      std::vector<Task> packing;
+      int64_t steps = 0;
+      for (int64_t n = 0; n < in_flight; ++n) {
+        const Sequence& seq = plan_.unit_sequence(unit_at(n));
+        for (int64_t part = 0; part < CeilDiv(seq.seen, kBackwardKeys); ++part) packing.push_back({n, part});
+        steps = std::max(steps, ChunksOf(unit_at(n)).steps);
+      }
+      parallel.run(in_flight, [&](int64_t n, int) HWY_ATTR { ClearOutputs(unit_at(n), ChunksOf(unit_at(n))); });
+      parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
+        const Task& task = packing[static_cast<size_t>(i)];
+        const int64_t begin = task.part * kBackwardKeys;
+        Pack(unit_at(task.n), begin, std::min(begin + kBackwardKeys, plan_.unit_sequence(unit_at(task.n)).seen),
+             packs[static_cast<size_t>(task.n)]);
+      });
+      for (int64_t step = 0; step < steps; ++step)
+        parallel.run(in_flight * steps, [&](int64_t i, int worker) HWY_ATTR {
+          const int64_t n = i / steps, t = i % steps;
+          const Chunks chunks = ChunksOf(unit_at(n));
+          if (step < chunks.steps && t < chunks.steps)
+            Pair(unit_at(n), chunks, step, t, packs[static_cast<size_t>(n)], scratch[static_cast<size_t>(worker)]);
+        });
+    }
+  }
+
+  // Where a number is not finite, rows that see different keys cannot be summed together.
+  void FindApart(Parallel& parallel) {
+    apart_.assign(static_cast<size_t>(plan_.masked ? plan_.units() : 0), 0);
+    parallel.run(static_cast<int64_t>(apart_.size()), [&](int64_t unit, int) HWY_ATTR {
+      const Sequence& seq = plan_.unit_sequence(unit);
+      const int64_t kv_head = plan_.unit_kv_head(unit);
+      if (seq.lq <= 1 || plan_.rows_see_alike(seq)) return;
+      bool finite = AllFinite(row_of(io_.k, seq.b, kv_head, seq.k_begin), io_.k.stride_l, seq.seen, plan_.depth);
+      for (int64_t head = kv_head * plan_.group; head < (kv_head + 1) * plan_.group; ++head)
+        finite = finite && AllFinite(row_of(io_.q, seq.b, head, seq.q_begin), io_.q.stride_l, seq.lq, plan_.depth) &&
+                 AllFinite(row_of(io_.grad_out, seq.b, head, seq.q_begin), io_.grad_out.stride_l, seq.lq, plan_.value_depth);
+      apart_[static_cast<size_t>(unit)] = !finite;
+    });
+  }
+
   // How a sequence is cut, by its shape only.
   struct Chunks {
     Tiles tiles;
@@ -214,24 +273,28 @@ template <typename T> class Backward {
   // Keys [begin, end) of a unit: score panels of k and of v, then width panels of k.
   void Pack(int64_t unit, int64_t begin, int64_t end, T* pack) {
     const Sequence& seq = plan_.unit_sequence(unit);
-    const int64_t kv_head = plan_.unit_kv_head(unit), size = PackedScoresSize(plan_, seq.seen);
-    PackScores(plan_, seq, io_.k, kv_head, begin, end, T{1}, pack);
-    PackScores(plan_, seq, io_.v, kv_head, begin, end, T{1}, pack + size);
-    PackWidths(plan_, seq, io_.k, kv_head, begin, end, pack + 2 * size);
+    const int64_t kv_head = plan_.unit_kv_head(unit);
+    PackScores(plan_, seq, io_.k, plan_.depth, kv_head, begin, end, T{1}, pack);
+    PackScores(plan_, seq, io_.v, plan_.value_depth, kv_head, begin, end, T{1}, pack + ValueScores(seq));
+    PackWidths(plan_, seq, io_.k, plan_.depth, kv_head, begin, end, pack + KeyWidths(seq));
   }
+
+  // Where the parts of a unit's packed array begin.
+  int64_t ValueScores(const Sequence& seq) const { return PackedScoresSize(plan_, seq.seen, plan_.depth); }
+  int64_t KeyWidths(const Sequence& seq) const { return ValueScores(seq) + PackedScoresSize(plan_, seq.seen, plan_.value_depth); }
 
   // Zeros where nothing will be stored: everything that pairs add to, and hidden keys.
   void ClearOutputs(int64_t unit, const Chunks& chunks) {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t kv_head = plan_.unit_kv_head(unit);
     for (int64_t j = chunks.single ? seq.seen : 0; j < seq.lk; ++j) {
-      std::fill_n(row_of(io_.dk, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
-      std::fill_n(row_of(io_.dv, seq.b, kv_head, seq.k_begin + j), plan_.shape.D, T{0});
+      std::fill_n(row_of(io_.dk, seq.b, kv_head, seq.k_begin + j), plan_.depth, T{0});
+      std::fill_n(row_of(io_.dv, seq.b, kv_head, seq.k_begin + j), plan_.value_depth, T{0});
     }
     if (!chunks.single)
       for (int64_t g = 0; g < plan_.group; ++g)
         for (int64_t i = 0; i < seq.lq; ++i)
-          std::fill_n(row_of(io_.dq, seq.b, kv_head * plan_.group + g, seq.q_begin + i), plan_.shape.D, T{0});
+          std::fill_n(row_of(io_.dq, seq.b, kv_head * plan_.group + g, seq.q_begin + i), plan_.depth, T{0});
   }
 
   // What a query chunk and a key chunk give to each other, for every query head of the unit.
@@ -242,10 +305,11 @@ template <typename T> class Backward {
     const int64_t first_tile = chunks.queries.begin(q_chunk), tiles = chunks.queries.size(q_chunk);
     const int64_t k_begin = chunks.keys.begin(t), k_end = chunks.keys.end(t);
     const int64_t last_row = chunks.tiles.begin(first_tile + tiles) - 1;
-    if (k_begin >= k_end || (seq.visible(last_row) <= k_begin && !chunks.single)) return;
+    const auto [least, most] = plan_.span_of(seq, chunks.tiles.begin(first_tile), last_row);
+    if (k_begin >= k_end || ((most <= k_begin || least >= k_end) && !chunks.single)) return;
 
     std::fill_n(s.dk, (k_end - k_begin) * plan_.padded_depth, T{0});
-    std::fill_n(s.dv, (k_end - k_begin) * plan_.padded_depth, T{0});
+    std::fill_n(s.dv, (k_end - k_begin) * plan_.padded_value, T{0});
     for (int64_t g = 0; g < plan_.group; ++g) {
       const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
       ZeroWatch watch(kernels_.score.has_zeros);
@@ -254,28 +318,29 @@ template <typename T> class Backward {
       const Parts tile_blocks(tiles, kBlockTiles);
       for (int64_t kb = 0; kb < key_blocks.parts; ++kb)
         for (int64_t tb = 0; tb < tile_blocks.parts; ++tb)
-          Block(seq, head, chunks.tiles, first_tile, tile_blocks.begin(tb), tile_blocks.size(tb), key_blocks.begin(kb), key_blocks.end(kb),
+          Block(unit, head, chunks.tiles, first_tile, tile_blocks.begin(tb), tile_blocks.size(tb), key_blocks.begin(kb), key_blocks.end(kb),
                 k_begin, k_end, pack, s, watch);
       for (int64_t i = chunks.tiles.begin(first_tile); i <= last_row; ++i)
         Write(chunks.single, s.dq + (i - chunks.tiles.begin(first_tile)) * plan_.padded_depth, static_cast<T>(plan_.rule.scale),
               row_of(io_.dq, seq.b, head, seq.q_begin + i));
       if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], watch.total());
     }
-    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, io_.dk);
-    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dv, io_.dv);
+    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, plan_.depth, io_.dk);
+    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dv, plan_.value_depth, io_.dv);
   }
 
   void Write(bool store, const T* row, T factor, T* out) {
-    store ? WriteRow<false>(row, plan_.shape.D, factor, out) : WriteRow<true>(row, plan_.shape.D, factor, out);
+    store ? WriteRow<false>(row, plan_.depth, factor, out) : WriteRow<true>(row, plan_.depth, factor, out);
   }
 
-  void WritePanels(const Sequence& seq, int64_t unit, int64_t begin, int64_t end, bool store, const T* panels, const View<T>& out) {
-    const int64_t NR = plan_.NR, D = plan_.shape.D;
+  void WritePanels(const Sequence& seq, int64_t unit, int64_t begin, int64_t end, bool store, const T* panels, int64_t depth,
+                   const View<T>& out) {
+    const int64_t NR = plan_.NR;
     for (int64_t j = begin; j < end; ++j) {
       T* row = row_of(out, seq.b, plan_.unit_kv_head(unit), seq.k_begin + j);
-      for (int64_t p = 0; p < plan_.width_panels; ++p) {
+      for (int64_t p = 0; p * NR < depth; ++p) {
         const T* from = panels + (p * (end - begin) + j - begin) * NR;
-        const int64_t width = std::min(NR, D - p * NR);
+        const int64_t width = std::min(NR, depth - p * NR);
         store ? WriteRow<false>(from, width, T{1}, row + p * NR) : WriteRow<true>(from, width, T{1}, row + p * NR);
       }
     }
@@ -284,7 +349,7 @@ template <typename T> class Backward {
   SplitGain GainOf(int64_t head) const { return Split<T>(plan_.gain(head), row_sums_); }
 
   void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, BackwardScratch<T>& s) {
-    const int64_t pd = plan_.padded_depth, D = plan_.shape.D;
+    const int64_t pd = plan_.padded_depth, pdv = plan_.padded_value;
     RowLengths lengths(plan_, seq, head);
     const SplitGain gain = GainOf(head);
     const double bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
@@ -293,9 +358,9 @@ template <typename T> class Backward {
       for (int64_t r = 0; r < PaddedRows(rows); ++r) {
         const int64_t i = first + r, slot = i - all.begin(first_tile), row = seq.q_begin + i;
         s.shift[slot] = s.grad_shift[slot] = s.log_grad[slot] = s.log_c[slot] = 0;
-        if (r >= rows || seq.visible(i) == 0) {
+        if (r >= rows || plan_.seen_by(seq, head, i) == 0) {
           std::fill_n(s.q + slot * pd, pd, T{0});
-          std::fill_n(s.grad + slot * pd, pd, T{0});
+          std::fill_n(s.grad + slot * pdv, pdv, T{0});
           continue;
         }
         const T* grad_out = row_of(io_.grad_out, seq.b, head, row);
@@ -305,7 +370,7 @@ template <typename T> class Backward {
         double c = 1;
         if (plan_.softmax) {
           s.shift[slot] = -io_.lse[stat];
-          s.grad_shift[slot] = -Dot(grad_out, row_of(io_.out, seq.b, head, row), D);
+          s.grad_shift[slot] = -Dot(grad_out, row_of(io_.out, seq.b, head, row), plan_.value_depth);
           // G's constants cancel in softmax but for the mean of the logarithms.
           if (grad_log != 0) s.grad_shift[slot] -= static_cast<T>(grad_log * static_cast<double>(io_.weight_log[stat]));
           s.log_grad[slot] = static_cast<T>(grad_log);
@@ -317,8 +382,8 @@ template <typename T> class Backward {
           s.log_grad[slot] = static_cast<T>(c * grad_log);
           s.log_c[slot] = static_cast<T>(gain.late == 0 || grad_log == 0 ? 0 : std::log(std::abs(gain.late * c)));
         }
-        CopyRow(row_of(io_.q, seq.b, head, row), D, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
-        CopyRow(grad_out, D, static_cast<T>(c * inverse_keep), s.grad + slot * pd, pd);
+        CopyRow(row_of(io_.q, seq.b, head, row), plan_.depth, static_cast<T>(plan_.rule.scale), s.q + slot * pd, pd);
+        CopyRow(grad_out, plan_.value_depth, static_cast<T>(c * inverse_keep), s.grad + slot * pdv, pdv);
       }
     }
   }
@@ -335,10 +400,12 @@ template <typename T> class Backward {
   }
 
   // Row tiles [tile0, tile0 + tiles) of the chunk against the keys [k0, k1).
-  HWY_NOINLINE void Block(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
+  HWY_NOINLINE void Block(int64_t unit, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
                           int64_t k1, int64_t chunk_begin, int64_t chunk_end, const T* pack, BackwardScratch<T>& s, ZeroWatch& watch) {
-    const int64_t depth = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR, score_size = PackedScoresSize(plan_, seq.seen);
-    TileKeys<T> keys[kBlockTiles];
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const int64_t depth = plan_.depth, pd = plan_.padded_depth, NR = plan_.NR;
+    const int64_t value_depth = plan_.value_depth, pdv = plan_.padded_value;
+    Keys keys[kBlockTiles];
     const bool look = watch.look();
     // First rows of the tiles, counted from the block's first; that one counted from the chunk's first.
     const int64_t block_row = all.begin(first_tile + tile0) - all.begin(first_tile);
@@ -346,56 +413,88 @@ template <typename T> class Backward {
     int64_t most = 0;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t tile = first_tile + tile0 + t;
-      keys[t].set_visible(seq, all.begin(tile), all.size(tile), k0, k1 - k0);
+      if (plan_.masked)
+        keys[t].set_sight(plan_, seq, head, all.begin(tile), all.size(tile), k0, k1 - k0, s.mask_tiles + tile_row[t] * kBackwardKeys,
+                          s.visible + t * kBackwardKeys, s.lists + t * s.kListSize, apart_[static_cast<size_t>(unit)]);
+      else
+        keys[t].set_visible(seq, all.begin(tile), all.size(tile), k0, k1 - k0);
       most = std::max(most, keys[t].most());
       tile_row[t + 1] = tile_row[t] + keys[t].rows;
     }
+    const auto sees_none = [&](int64_t t, int64_t j) {
+      return keys[t].sight == Sight::partial && s.visible[t * kBackwardKeys + j / NR] == 0;
+    };
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
-        if (j >= keys[t].most()) continue;
+        if (j >= keys[t].most() || sees_none(t, j)) continue;
         const int64_t row = block_row + tile_row[t], at = tile_row[t] * kBackwardKeys + j;
-        kernels_.score.tile(keys[t].padded, keys[t].most() - j, NR)(s.q + row * pd, pd, pack + (k0 + j) * depth, depth, s.shift + row,
-                                                                    s.weights + at, s.slopes + at,
-                                                                    look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
+        const auto& tile = keys[t].sight == Sight::partial ? kernels_.masked.tile : kernels_.score.tile;
+        tile(keys[t].padded, keys[t].most() - j, NR)(s.q + row * pd, pd, pack + (k0 + j) * depth, depth, s.shift + row, s.weights + at,
+                                                     s.slopes + at, look ? s.masks + t * kBackwardKeys + j / NR : nullptr);
       }
-    if (kernels_.score.activate)
-      for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t at = tile_row[t] * kBackwardKeys;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t at = tile_row[t] * kBackwardKeys;
+      if (keys[t].sight == Sight::partial)
+        kernels_.masked.activate(s.weights + at, s.slopes + at, s.mask_tiles + at, keys[t].padded, keys[t].most(),
+                                 look ? s.masks + t * kBackwardKeys : nullptr);
+      else if (kernels_.score.activate)
         kernels_.score.activate(s.weights + at, s.slopes + at, keys[t].padded, keys[t].most());
-      }
+    }
+    const T* value_scores = pack + ValueScores(seq);
     for (int64_t j = 0; j < most; j += NR)
       for (int64_t t = 0; t < tiles; ++t) {
-        if (j >= keys[t].most()) continue;
+        if (j >= keys[t].most() || sees_none(t, j)) continue;
         const int64_t row = block_row + tile_row[t], at = tile_row[t] * kBackwardKeys + j;
-        kernels_.gradient(keys[t].padded, keys[t].most() - j, NR)(s.grad + row * pd, pd, pack + score_size + (k0 + j) * depth, depth,
-                                                                  s.grad_shift + row, s.weights + at, s.slopes + at,
+        kernels_.gradient(keys[t].padded, keys[t].most() - j, NR)(s.grad + row * pdv, pdv, value_scores + (k0 + j) * value_depth,
+                                                                  value_depth, s.grad_shift + row, s.weights + at, s.slopes + at,
                                                                   general_ ? s.raw + at : nullptr);
       }
-    for (int64_t t = 0; t < tiles; ++t)
-      watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kBackwardKeys, NR, s.lists + t * s.kListSize) : 0);
+    for (int64_t t = 0; t < tiles; ++t) {
+      if (keys[t].sight == Sight::partial) {
+        const int64_t at = tile_row[t] * kBackwardKeys;
+        HideTile<kBackwardKeys>((general_ ? s.raw : s.slopes) + at, s.mask_tiles + at, keys[t].padded, keys[t].most());
+        watch.count(keys[t].common,
+                    keys[t].set_list_of_partial((look ? s.masks : s.visible) + t * kBackwardKeys, NR, s.lists + t * s.kListSize));
+      } else {
+        watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kBackwardKeys, NR, s.lists + t * s.kListSize) : 0);
+      }
+    }
     watch.end_block(look);
     if (general_) RowPasses(seq, head, all, first_tile, tile0, tiles, k0, keys, s);
     if (plan_.gain(head) == 0 && !plan_.softmax) {
       std::fill_n(s.dq + block_row * pd, tile_row[tiles] * pd, T{0});
       return;
     }
+    if (io_.dmask.data) AddMaskGradients(seq, head, all, first_tile + tile0, tiles, k0, keys, s);
 
-    const T* k_panels = pack + 2 * score_size;
+    const T* k_panels = pack + KeyWidths(seq);
     const int64_t chunk_keys = chunk_end - chunk_begin;
     for (int64_t p = 0; p < plan_.width_panels; ++p)
       for (int64_t t = 0; t < tiles; ++t)
         WeightedSums(plan_, keys[t], s.slopes + tile_row[t] * kBackwardKeys, k_panels + (p * seq.seen + k0) * NR,
-                     s.dq + (block_row + tile_row[t]) * pd + p * NR, k0 > chunk_begin);
-    for (int64_t p = 0; p < plan_.width_panels; ++p) {
+                     s.dq + (block_row + tile_row[t]) * pd + p * NR, pd, k0 > chunk_begin);
+    for (int64_t p = 0; p < std::max(plan_.width_panels, plan_.value_panels); ++p) {
       const int64_t panel = (p * chunk_keys + k0 - chunk_begin) * NR;
-      SpreadSums(plan_, keys, tiles, s.weights, s.grad + block_row * pd + p * NR, s.dv + panel);
-      SpreadSums(plan_, keys, tiles, s.slopes, s.q + block_row * pd + p * NR, s.dk + panel);
+      if (p < plan_.value_panels) SpreadSums(plan_, keys, tiles, s.weights, s.grad + block_row * pdv + p * NR, pdv, s.dv + panel);
+      if (p < plan_.width_panels) SpreadSums(plan_, keys, tiles, s.slopes, s.q + block_row * pd + p * NR, pd, s.dk + panel);
     }
+  }
+
+  // dx of one block into the gradient of the mask.
+  void AddMaskGradients(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, int64_t k0,
+                        const Keys* keys, BackwardScratch<T>& s) {
+    const MaskGradient<T>& to = io_.dmask;
+    for (int64_t t = 0; t < tiles; ++t)
+      for (int r = 0; r < keys[t].rows && keys[t].most() > 0; ++r) {
+        const int64_t i = all.begin(first_tile + t) + r;
+        AddMaskGradient(s.slopes + (i - all.begin(first_tile)) * kBackwardKeys, keys[t].most(),
+                        to.data + seq.b * to.stride_b + head * to.stride_h + i * to.stride_q + k0 * to.stride_k, to.stride_k);
+      }
   }
 
   // Dropout, statistics and row sums of one block, row by row.
   void RowPasses(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tile0, int64_t tiles, int64_t k0,
-                 const TileKeys<T>* keys, BackwardScratch<T>& s) {
+                 const Keys* keys, BackwardScratch<T>& s) {
     const double late_gain = GainOf(head).late;
     for (int64_t t = 0; t < tiles; ++t)
       for (int r = 0; r < keys[t].rows; ++r) {
@@ -423,7 +522,7 @@ template <typename T> class Backward {
         const Sequence seq = sequence(plan_.shape, n);
         RowLengths lengths(plan_, seq, head);
         for (int64_t i = 0; i < seq.lq; ++i) {
-          if (seq.visible(i) == 0) continue;
+          if (plan_.seen_by(seq, head, i) == 0) continue;
           const size_t at = static_cast<size_t>((seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + seq.q_begin + i);
           lengths.set_row(i);
           gain += sum_hg_[at];
@@ -444,11 +543,13 @@ template <typename T> class Backward {
   BackwardKernels<T> kernels_;
   uint32_t threshold_;
   std::vector<double> sum_hg_, sum_dx_;  // [B, Hq, Lq]: sum_j h_ij G_ij and sum_j dx_ij
+  std::vector<char> apart_;              // [unit], where rows may see something other than the first keys
 };
 
 template <typename T>
 void RunBackward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
-  const Plan plan = Plan::make<T>(shape, rule);
+  Plan plan = Plan::make<T>(shape, rule);
+  plan.count_visible<T>(parallel);
   Backward<T>(plan, io).Run(parallel);
 }
 

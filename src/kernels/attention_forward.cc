@@ -1,6 +1,6 @@
 // Forward attention: scores, activation and weighted sum, tile by tile; no L x L array.
 //
-// The micro-kernels work on panels of two vectors. Where D is a multiple of that (on AVX2 of 16 floats or 8 doubles), results and the
+// The micro-kernels work on panels of two vectors. Where a width is a multiple of that (on AVX2 of 16 floats or 8 doubles), results and the
 // values of short sequences stay where the caller has them, and so do keys and values of sequences with a few rows only (decoding); other
 // widths go through padded copies.
 #include <iterator>
@@ -27,18 +27,20 @@ inline constexpr int64_t kFewRows = 4;
 
 // Buffers of one worker. Tiles are kTileRows slots apart, whatever their height.
 template <typename T> struct ForwardScratch {
-  T *q, *out;                               // [tile][slot][padded_depth], for tiles that cannot be read or written in place
+  T *q, *out;                               // [tile][slot][padded_depth or padded_value], for tiles that cannot be read or written in place
   T* weights;                               // [tile] weight tiles
   T *shift, *factor;                        // [tile][slot]: added to the scores (bias); the row's final factor
   double *sum, *log_sum, *zeros, *largest;  // [tile][slot] statistics; softmax: running sum, sum e (x - max), -, maximum
   uint32_t* masks;                          // [tile][kForwardKeys]: per panel, the keys that any row of the tile gives a weight
   uint32_t* lists;                          // [tile][kListSize]
+  T* mask_tiles;                            // [tile] mask tiles, where rows may see something other than the first keys
+  uint32_t* visible;                        // [tile][kForwardKeys]: per panel, the keys that any row of a partial tile sees
   static constexpr int64_t kListSize = kForwardKeys + 8;  // whole vectors are stored at the end
 
   void carve(Carver& carver, const Plan& plan) {
     constexpr int64_t slots = kBlockTiles * kTileRows;
     q = carver.take<T>(slots * plan.padded_depth);
-    out = carver.take<T>(slots * plan.padded_depth);
+    out = carver.take<T>(slots * plan.padded_value);
     weights = carver.take<T>(slots * kForwardKeys);
     shift = carver.take<T>(slots);
     factor = carver.take<T>(slots);
@@ -48,6 +50,8 @@ template <typename T> struct ForwardScratch {
     largest = carver.take<double>(slots);
     masks = carver.take<uint32_t>(kBlockTiles * kForwardKeys);
     lists = carver.take<uint32_t>(kBlockTiles * kListSize);
+    mask_tiles = carver.take<T>(plan.masked ? slots * kForwardKeys : 0);
+    visible = carver.take<uint32_t>(plan.masked ? kBlockTiles * kForwardKeys : 0);
   }
 };
 
@@ -73,7 +77,7 @@ HWY_NOINLINE void AddStatistics(const T* HWY_RESTRICT w, int64_t count, bool log
 
 // Turns one run of scores x into e^(x - m), m the running maximum, and brings what was summed under the old maximum in line.
 template <typename T>
-HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, T* HWY_RESTRICT out, int64_t padded_depth, double& largest,
+HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, T* HWY_RESTRICT out, int64_t padded_value, double& largest,
                              double& sum, double& log_sum, double& zeros) {
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -93,7 +97,7 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
       log_sum = shrink * (log_sum + sum * (largest - top));
       sum *= shrink;
       const auto f = hn::Set(d, static_cast<T>(shrink));
-      for (int64_t k = 0; k < padded_depth; k += N) hn::StoreU(hn::Mul(f, hn::LoadU(d, out + k)), d, out + k);
+      for (int64_t k = 0; k < padded_value; k += N) hn::StoreU(hn::Mul(f, hn::LoadU(d, out + k)), d, out + k);
     }
     largest = top;
   }
@@ -127,11 +131,19 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
 
 // Scores of tiles, and of a few rows without panels. Softmax's own pass wants raw scores: the identity stands in for it.
 template <typename T> struct ForwardKernels : ScoreKernels<T> {
-  void (*few_rows)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, T, const T*, T*, uint32_t*);
+  using FewRows = void (*)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, T, const T*, T*, uint32_t*);
+  FewRows few_rows;
+  MaskedKernels<T> masked;
+  FewRows masked_few_rows;
 };
 template <typename T> struct MakeForwardKernels {
+  bool softmax;
   template <class H> ForwardKernels<T> operator()() const {
-    return {MakeScoreKernels<H, kForwardKeys, false, T>(), ScoreRows<std::conditional_t<H::kInTile, H, Identity>, kForwardKeys, T>};
+    ForwardKernels<T> kernels{MakeScoreKernels<H, kForwardKeys, false, T>(),
+                              ScoreRows<std::conditional_t<H::kInTile, H, Identity>, kForwardKeys, T>,
+                              MakeMaskedKernels<H, kForwardKeys, false, T>(), ScoreRows<Identity, kForwardKeys, T>};
+    if (softmax) kernels.masked.activate = MaskScores<kForwardKeys, T>;
+    return kernels;
   }
 };
 
@@ -153,11 +165,13 @@ void CallWeightedPanels(int64_t panels, const T* weights, const uint32_t* list, 
 
 // One call of attention_forward.
 template <typename T> class Forward {
+  using Keys = TileKeys<kForwardKeys, T>;
+
  public:
   Forward(const Plan& plan, const AttentionForward<T>& io)
       : plan_(plan),
         io_(io),
-        kernels_(WithActivation<Identity>(plan.rule.h, MakeForwardKernels<T>{})),
+        kernels_(WithActivation<Identity>(plan.rule.h, MakeForwardKernels<T>{plan.softmax})),
         statistics_(io.weight_sum || io.weight_log || io.zero_share),
         threshold_(dropout_threshold(plan.rule.dropout)) {}
 
@@ -170,7 +184,7 @@ template <typename T> class Forward {
     int64_t longest = 0;
     for (const Sequence& seq : plan_.sequences)
       if (!HasFewRows(seq)) longest = std::max(longest, seq.seen);
-    const int64_t packed = PackedScoresSize(plan_, longest) + PackedWidthsSize(plan_, longest);
+    const int64_t packed = PackedScoresSize(plan_, longest, plan_.depth) + PackedWidthsSize(plan_, longest, plan_.value_depth);
     const bool split = SplitsUnits(units, workers);
     const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
     std::vector<ForwardScratch<T>> scratch(static_cast<size_t>(workers));
@@ -179,6 +193,7 @@ template <typename T> class Forward {
     Carve(count, scratch, packs, packed);
     Carver carver(Workspace::get(count.used()));
     Carve(carver, scratch, packs, packed);
+    FindApart(parallel);
 
     if (!split) {
       parallel.run(units, [&](int64_t unit, int worker) HWY_ATTR {
@@ -223,11 +238,24 @@ template <typename T> class Forward {
     for (T*& pack : packs) pack = carver.take<T>(packed);
   }
 
+  // Where a value is not finite, rows that see different keys cannot be summed together.
+  void FindApart(Parallel& parallel) {
+    apart_.assign(static_cast<size_t>(plan_.masked ? plan_.units() : 0), 0);
+    parallel.run(static_cast<int64_t>(apart_.size()), [&](int64_t unit, int) HWY_ATTR {
+      const Sequence& seq = plan_.unit_sequence(unit);
+      apart_[static_cast<size_t>(unit)] =
+          seq.lq > 1 && !plan_.rows_see_alike(seq) &&
+          !AllFinite(row_of(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin), io_.v.stride_l, seq.seen, plan_.value_depth);
+    });
+  }
+
   // Nothing is packed for them: keys and values are read in place.
-  bool HasFewRows(const Sequence& seq) const { return seq.lq <= kFewRows && plan_.padded_depth == plan_.shape.D; }
+  bool HasFewRows(const Sequence& seq) const {
+    return seq.lq <= kFewRows && plan_.padded_depth == plan_.depth && plan_.padded_value == plan_.value_depth;
+  }
   // A short sequence's values stay in L1 as they are; of a long one, rows a power of two apart would push each other out.
   bool ReadsValuesInPlace(const Sequence& seq) const {
-    return plan_.padded_depth == plan_.shape.D && (seq.lq <= kFewRows || seq.seen <= 128);
+    return plan_.padded_value == plan_.value_depth && (HasFewRows(seq) || seq.seen <= 128);
   }
 
   // Keys [begin, end) of a unit: score panels of scale k, then width panels of v.
@@ -235,8 +263,9 @@ template <typename T> class Forward {
     const Sequence& seq = plan_.unit_sequence(unit);
     if (HasFewRows(seq)) return;
     const int64_t kv_head = plan_.unit_kv_head(unit);
-    PackScores(plan_, seq, io_.k, kv_head, begin, end, static_cast<T>(plan_.rule.scale), pack);
-    if (!ReadsValuesInPlace(seq)) PackWidths(plan_, seq, io_.v, kv_head, begin, end, pack + PackedScoresSize(plan_, seq.seen));
+    PackScores(plan_, seq, io_.k, plan_.depth, kv_head, begin, end, static_cast<T>(plan_.rule.scale), pack);
+    if (!ReadsValuesInPlace(seq))
+      PackWidths(plan_, seq, io_.v, plan_.value_depth, kv_head, begin, end, pack + PackedScoresSize(plan_, seq.seen, plan_.depth));
   }
 
   // The spans of a head: of row blocks, by the shape only.
@@ -268,22 +297,32 @@ template <typename T> class Forward {
     const Tiles all(seq.lq);
     const Parts blocks(all.parts, kBlockTiles);
     const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
-    const int64_t depth = plan_.shape.D, NR = plan_.NR;
+    const int64_t depth = plan_.depth, NR = plan_.NR;
     const bool few_rows = HasFewRows(seq), values_in_place = ReadsValuesInPlace(seq);
     const T* values =
-        values_in_place ? row_of(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen);
+        values_in_place ? row_of(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen, depth);
     const int64_t value_row = values_in_place ? io_.v.stride_l : NR, value_panel = values_in_place ? NR : seq.seen * NR;
 
     Place places[kBlockTiles];
     LoadRows(seq, head, all, first_tile, tiles, s, places);
-    TileKeys<T> keys[kBlockTiles];
-    const int64_t most = seq.visible(all.begin(first_tile + tiles) - 1);
-    for (int64_t k0 = 0; k0 < most; k0 += kForwardKeys) {
+    Keys keys[kBlockTiles];
+    const auto [least, most] = plan_.span_of(seq, all.begin(first_tile), all.begin(first_tile + tiles) - 1);
+    const int64_t first_key = least / kKeyStep * kKeyStep;
+    for (int64_t k0 = first_key; k0 < most; k0 += kForwardKeys) {
       const int64_t nk = std::min(kForwardKeys, most - k0);
       const bool look = watch.look();
-      for (int64_t t = 0; t < tiles; ++t) keys[t].set_visible(seq, all.begin(first_tile + t), all.size(first_tile + t), k0, nk);
+      if (plan_.masked) {
+        for (int64_t t = 0; t < tiles; ++t)
+          keys[t].set_sight(plan_, seq, head, all.begin(first_tile + t), all.size(first_tile + t), k0, nk,
+                            s.mask_tiles + t * kTileRows * kForwardKeys, s.visible + t * kForwardKeys, s.lists + t * s.kListSize,
+                            apart_[static_cast<size_t>(unit)]);
+      } else {
+        for (int64_t t = 0; t < tiles; ++t) keys[t].set_visible(seq, all.begin(first_tile + t), all.size(first_tile + t), k0, nk);
+      }
       if (few_rows) {
         ScoreFewRows(unit, places[0], keys[0], k0, s, look);
+      } else if (plan_.masked) {
+        ScoreMasked(tiles, keys, places, nk, pack + k0 * depth, s, look);
       } else {
         for (int64_t j = 0; j < nk; j += NR)
           for (int64_t t = 0; t < tiles; ++t)
@@ -292,30 +331,41 @@ template <typename T> class Forward {
                                                                     s.shift + t * kTileRows, s.weights + t * kTileRows * kForwardKeys + j,
                                                                     nullptr, look ? s.masks + t * kForwardKeys + j / NR : nullptr);
       }
+      if (plan_.masked) ActivatePartial(tiles, keys, s, look);
       if (kernels_.activate)
         for (int64_t t = 0; t < tiles; ++t)
-          kernels_.activate(s.weights + t * kTileRows * kForwardKeys, nullptr, keys[t].rows, keys[t].most());
-      for (int64_t t = 0; t < tiles; ++t)
-        watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kForwardKeys, NR, s.lists + t * s.kListSize) : 0);
+          if (keys[t].sight == Sight::open)
+            kernels_.activate(s.weights + t * kTileRows * kForwardKeys, nullptr, keys[t].rows, keys[t].most());
+      for (int64_t t = 0; t < tiles; ++t) {
+        if (keys[t].sight == Sight::partial)
+          watch.count(keys[t].common,
+                      keys[t].set_list_of_partial((look ? s.masks : s.visible) + t * kForwardKeys, NR, s.lists + t * s.kListSize));
+        else
+          watch.count(keys[t].common, look ? keys[t].set_list(s.masks + t * kForwardKeys, NR, s.lists + t * s.kListSize) : 0);
+      }
       watch.end_block(look);
       if (plan_.softmax || statistics_ || plan_.rule.dropout > 0) RowPasses(seq, head, all, first_tile, tiles, k0, keys, places, s);
 
       // Rows that all end here get their factor on the way; causal rows later.
-      const bool finish = !seq.causal && k0 + nk == most;
+      const bool finish = !seq.causal() && !plan_.masked && k0 + nk == most;
       if (finish && plan_.softmax) DivideFactors(tiles, keys, s);
       if (few_rows && keys[0].rows == 1) {
-        CallWeightedPanels(plan_.width_panels, s.weights, keys[0].list, keys[0].count, values + k0 * value_row, value_row, places[0].out,
-                           k0 > 0, finish ? s.factor : nullptr);
+        CallWeightedPanels(plan_.value_panels, s.weights, keys[0].list, keys[0].count, values + k0 * value_row, value_row, places[0].out,
+                           k0 > first_key, finish ? s.factor : nullptr);
         continue;
       }
-      for (int64_t p = 0; p < plan_.width_panels; ++p) {
+      for (int64_t p = 0; p < plan_.value_panels; ++p) {
         const T* panel = values + p * value_panel + k0 * value_row;
         for (int64_t t = 0; t < tiles; ++t) {
-          if (k0 > 0 && keys[t].most() == 0) continue;
+          if (k0 > first_key && keys[t].most() == 0) continue;
           const T* weights = s.weights + t * kTileRows * kForwardKeys;
           T* out = places[t].out + p * NR;
+          if (keys[t].apart) {
+            AddRowsApart(keys[t], weights, panel, value_row, out, places[t].out_row, k0 > first_key, s.lists + t * s.kListSize);
+            continue;
+          }
           CallWeightedRows<kForwardKeys, T>(keys[t].padded, weights, keys[t].list, keys[t].count, panel, value_row, out, places[t].out_row,
-                                            k0 > 0, finish ? s.factor + t * kTileRows : nullptr);
+                                            k0 > first_key, finish ? s.factor + t * kTileRows : nullptr);
           for (int r = 1; r < keys[t].rows; ++r)  // what later rows of a causal tile see beyond the first one
             if (keys[t].own[r] > keys[t].common)
               CallWeightedRows<kForwardKeys, T>(1, weights + r * kForwardKeys + keys[t].common, nullptr, keys[t].own[r] - keys[t].common,
@@ -328,11 +378,41 @@ template <typename T> class Forward {
   }
 
   // The weights of a sequence's only tile; those of the rows that pad it are zero.
-  void ScoreFewRows(int64_t unit, const Place& place, const TileKeys<T>& keys, int64_t k0, ForwardScratch<T>& s, bool look) {
+  void ScoreFewRows(int64_t unit, const Place& place, const Keys& keys, int64_t k0, ForwardScratch<T>& s, bool look) {
     const Sequence& seq = plan_.unit_sequence(unit);
-    kernels_.few_rows(place.q, place.q_row, keys.rows, row_of(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0), io_.k.stride_l,
-                      keys.most(), plan_.shape.D, static_cast<T>(plan_.rule.scale), s.shift, s.weights, look ? s.masks : nullptr);
+    if (keys.sight == Sight::hidden) return;
+    const auto score = keys.sight == Sight::partial ? kernels_.masked_few_rows : kernels_.few_rows;
+    score(place.q, place.q_row, keys.rows, row_of(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0), io_.k.stride_l, keys.most(),
+          plan_.depth, static_cast<T>(plan_.rule.scale), s.shift, s.weights, look ? s.masks : nullptr);
     for (int64_t r = keys.rows; r < keys.padded; ++r) std::fill_n(s.weights + r * kForwardKeys, keys.most(), T{0});
+  }
+
+  // The scores of open and partial tiles; those of open ones as elsewhere, those of partial ones without activation.
+  void ScoreMasked(int64_t tiles, const Keys* keys, const Place* places, int64_t nk, const T* pack, ForwardScratch<T>& s, bool look) {
+    const int64_t depth = plan_.depth, NR = plan_.NR;
+    for (int64_t j = 0; j < nk; j += NR)
+      for (int64_t t = 0; t < tiles; ++t) {
+        const bool partial = keys[t].sight == Sight::partial;
+        if (keys[t].sight == Sight::hidden || (partial && s.visible[t * kForwardKeys + j / NR] == 0)) continue;
+        const auto& tile = partial ? kernels_.masked.tile : kernels_.tile;
+        tile(keys[t].padded, nk - j, NR)(places[t].q, places[t].q_row, pack + j * depth, depth, s.shift + t * kTileRows,
+                                         s.weights + t * kTileRows * kForwardKeys + j, nullptr,
+                                         look && !partial ? s.masks + t * kForwardKeys + j / NR : nullptr);
+      }
+  }
+
+  void ActivatePartial(int64_t tiles, const Keys* keys, ForwardScratch<T>& s, bool look) {
+    for (int64_t t = 0; t < tiles; ++t)
+      if (keys[t].sight == Sight::partial)
+        kernels_.masked.activate(s.weights + t * kTileRows * kForwardKeys, nullptr, s.mask_tiles + t * kTileRows * kForwardKeys,
+                                 keys[t].padded, keys[t].most(), look ? s.masks + t * kForwardKeys : nullptr);
+  }
+
+  void AddRowsApart(const Keys& keys, const T* weights, const T* panel, int64_t value_row, T* out, int64_t out_row, bool add,
+                    uint32_t* list) {
+    for (int r = 0; r < keys.rows; ++r)
+      CallWeightedRows<kForwardKeys, T>(1, weights + r * kForwardKeys, list, keys.list_of_row(r, list), panel, value_row, out + r * out_row,
+                                        0, add, nullptr);
   }
 
   void Report(int64_t unit, int64_t g, const ZeroWatch& watch) {
@@ -342,7 +422,7 @@ template <typename T> class Forward {
 
   void LoadRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, ForwardScratch<T>& s,
                 Place* places) {
-    const int64_t pd = plan_.padded_depth;
+    const int64_t pd = plan_.padded_depth, pdv = plan_.padded_value;
     RowLengths lengths(plan_, seq, head);
     const double gain = plan_.gain(head), bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
     // Queries far apart fall on few cache sets: those are copied.
@@ -350,13 +430,13 @@ template <typename T> class Forward {
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows(rows), slot0 = t * kTileRows;
       Place& place = places[t];
-      place.in_place = plan_.shape.D == pd && rows == padded;
-      place.out = place.in_place ? row_of(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pd;
-      place.out_row = place.in_place ? io_.out.stride_l : pd;
+      place.in_place = plan_.value_depth == pdv && rows == padded;
+      place.out = place.in_place ? row_of(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pdv;
+      place.out_row = place.in_place ? io_.out.stride_l : pdv;
       place.q = row_of(io_.q, seq.b, head, seq.q_begin + first);
       place.q_row = io_.q.stride_l;
       if (!q_near || rows != padded) {
-        for (int64_t r = 0; r < rows; ++r) CopyRow(place.q + r * place.q_row, plan_.shape.D, T{1}, s.q + (slot0 + r) * pd, pd);
+        for (int64_t r = 0; r < rows; ++r) CopyRow(place.q + r * place.q_row, plan_.depth, T{1}, s.q + (slot0 + r) * pd, pd);
         for (int64_t r = rows; r < padded; ++r) std::fill_n(s.q + (slot0 + r) * pd, pd, T{0});
         place.q = s.q + slot0 * pd;
         place.q_row = pd;
@@ -364,7 +444,7 @@ template <typename T> class Forward {
       for (int64_t r = 0; r < padded; ++r) {
         s.shift[slot0 + r] = 0;
         s.factor[slot0 + r] = static_cast<T>(inverse_keep);
-        if (plan_.softmax || r >= rows || seq.visible(first + r) == 0) continue;
+        if (plan_.softmax || r >= rows || plan_.seen_by(seq, head, first + r) == 0) continue;
         lengths.set_row(first + r);
         s.shift[slot0 + r] = static_cast<T>(bias - (plan_.rule.bias_log_n ? lengths.log_n() : 0));
         s.factor[slot0 + r] = static_cast<T>(gain * lengths.power() * inverse_keep);
@@ -378,25 +458,26 @@ template <typename T> class Forward {
   }
 
   // Softmax: a row's factor becomes 1 / its sum (over 1 - dropout), once its last key is in.
-  void DivideFactors(int64_t tiles, const TileKeys<T>* keys, ForwardScratch<T>& s) {
+  void DivideFactors(int64_t tiles, const Keys* keys, ForwardScratch<T>& s) {
     for (int64_t t = 0; t < tiles; ++t)
       for (int r = 0; r < keys[t].rows; ++r)
         s.factor[t * kTileRows + r] = static_cast<T>(s.factor[t * kTileRows + r] / s.sum[t * kTileRows + r]);
   }
 
   // Statistics, softmax and dropout of one block of weights, row by row.
-  void RowPasses(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, int64_t k0,
-                 const TileKeys<T>* keys, const Place* places, ForwardScratch<T>& s) {
+  void RowPasses(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, int64_t k0, const Keys* keys,
+                 const Place* places, ForwardScratch<T>& s) {
     for (int64_t t = 0; t < tiles; ++t)
       for (int r = 0; r < keys[t].rows; ++r) {
         const int64_t slot = t * kTileRows + r, n = keys[t].own[r];
         if (n == 0) continue;
         T* w = s.weights + slot * kForwardKeys;
         if (plan_.softmax)
-          SoftmaxRun(w, n, statistics_, places[t].out + r * places[t].out_row, plan_.padded_depth, s.largest[slot], s.sum[slot],
+          SoftmaxRun(w, n, statistics_, places[t].out + r * places[t].out_row, plan_.padded_value, s.largest[slot], s.sum[slot],
                      s.log_sum[slot], s.zeros[slot]);
         else if (statistics_)
           AddStatistics(w, n, io_.weight_log != nullptr, s.sum[slot], s.log_sum[slot], s.zeros[slot]);
+        if (keys[t].sight == Sight::partial) s.zeros[slot] -= static_cast<double>(keys[t].not_seen[r]);  // those are no zeros
         if (plan_.rule.dropout > 0) {
           DropoutRun<true>(plan_.rule.seed, threshold_, seq.b * plan_.shape.Hq + head, seq.q_begin + all.begin(first_tile + t) + r, k0, n,
                            w);
@@ -408,20 +489,20 @@ template <typename T> class Forward {
   void StoreRows(const Sequence& seq, int64_t head, const Tiles& all, int64_t first_tile, int64_t tiles, int64_t most, const Place* places,
                  ForwardScratch<T>& s) {
     RowLengths lengths(plan_, seq, head);
-    const bool finished = !seq.causal && most > 0;
+    const bool finished = !seq.causal() && !plan_.masked && most > 0;
     for (int64_t t = 0; t < tiles; ++t) {
       if (finished && places[t].in_place && !statistics_ && !io_.lse) continue;
       for (int64_t r = 0; r < all.size(first_tile + t); ++r) {
         const int64_t slot = t * kTileRows + r, i = all.begin(first_tile + t) + r, row = seq.q_begin + i;
         const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
-        const int64_t n = seq.visible(i);
+        const int64_t n = plan_.seen_by(seq, head, i);
         T* out = row_of(io_.out, seq.b, head, row);
         if (n == 0) {
-          std::fill_n(out, plan_.shape.D, T{0});
+          std::fill_n(out, plan_.value_depth, T{0});
         } else if (!finished || !places[t].in_place) {
           double factor = finished ? 1.0 : static_cast<double>(s.factor[slot]);
           if (!finished && plan_.softmax) factor /= s.sum[slot];
-          WriteRow<false>(places[t].out + r * places[t].out_row, plan_.shape.D, static_cast<T>(factor), out);
+          WriteRow<false>(places[t].out + r * places[t].out_row, plan_.value_depth, static_cast<T>(factor), out);
         }
         if (io_.lse) io_.lse[stat] = static_cast<T>(n ? s.largest[slot] + std::log(s.sum[slot]) : -std::numeric_limits<double>::infinity());
         if (!statistics_) continue;
@@ -448,11 +529,13 @@ template <typename T> class Forward {
   ForwardKernels<T> kernels_;
   bool statistics_;
   uint32_t threshold_;
+  std::vector<char> apart_;  // [unit], where rows may see something other than the first keys
 };
 
 template <typename T>
 void RunForward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
-  const Plan plan = Plan::make<T>(shape, rule);
+  Plan plan = Plan::make<T>(shape, rule);
+  plan.count_visible<T>(parallel);
   Forward<T>(plan, io).Run(parallel);
 }
 

@@ -2,7 +2,8 @@
 //
 // Notation as in attention.h; n_i is the number of keys that row i sees, c_i = g N_i^-alpha, b_i the bias of row i (with - log N_i if
 // asked). A prime adds one element to a row: k'_j = [k_j, 1], v'_j = [v_j, 1], q'_i = [scale q_i, b_i]. Then the weight of a pair is
-// c_i q'_i . k'_j, and sums over keys or over rows can be made once for all of their partners. Each is a matrix [D + 1, D]:
+// c_i q'_i . k'_j, and sums over keys or over rows can be made once for all of their partners. They are matrices, M and S [D + 1, Dv], P
+// and R [Dv + 1, D]:
 //   out_i = c_i q'_i M_i             M_i = sum over j < n_i of k'_j^T v_j
 // Backward, with G_i = c_i grad_out_i and G'_i = [G_i, c_i grad_weight_sum_i]:
 //   dq_i = scale G'_i P_i            P_i = sum over j < n_i of v'_j^T k_j
@@ -51,13 +52,13 @@ struct LinearCut {
         chunks(CeilDiv(keys, chunk)),
         first_seeing(RowThatSees(1)),
         first_full(RowThatSees(std::max<int64_t>(keys, 1))),
-        groups(seq.causal ? chunks : 0),
+        groups(seq.causal() ? chunks : 0),
         blocks(seq.lq - first_full, chunk) {}
 
   // The first row that sees n >= 1 keys.
   int64_t RowThatSees(int64_t n) const {
     if (keys == 0) return seq.lq;
-    return seq.causal ? std::clamp<int64_t>(n - 1 - seq.lk + seq.lq, 0, seq.lq) : 0;
+    return seq.causal() ? std::clamp<int64_t>(n - 1 - seq.right - seq.lk + seq.lq, 0, seq.lq) : 0;
   }
 
   int64_t chunk_begin(int64_t c) const { return c * chunk; }
@@ -80,14 +81,22 @@ struct LinearCut {
   int64_t first_seeing_chunk(int64_t c) const { return groups > 0 ? c : 0; }
 };
 
-// Up to kLinearRows rows or keys, in tiles side by side, as the micro-kernels want them on either side of a product.
+// A width: D or Dv, in whole panels, its panels, and the pieces of a weight tile that it and one element more need.
+struct LinearWidth {
+  int64_t depth, padded, panels, pieces;
+  LinearWidth(int64_t width, int64_t NR)
+      : depth(width), padded(RoundUp(width, NR)), panels(CeilDiv(width, NR)), pieces(CeilDiv(width + 1, kBackwardKeys)) {}
+};
+
+// Up to kLinearRows rows or keys of one width, in tiles side by side, as the micro-kernels want them on either side of a product.
 template <typename T> struct LinearRows {
-  T* rows;     // [row][padded_depth]
-  T* weights;  // [piece][row][kBackwardKeys]: D elements and the one added, in as many pieces as they need
+  T* rows = nullptr;     // [row][padded]
+  T* weights = nullptr;  // [piece][row][kBackwardKeys]: the elements and the one added, in as many pieces as they need
+  const LinearWidth* width = nullptr;
 
   // For loading where only one side is wanted.
-  LinearRows rows_only() const { return {rows, nullptr}; }
-  LinearRows weights_only() const { return {nullptr, weights}; }
+  LinearRows rows_only() const { return {rows, nullptr, width}; }
+  LinearRows weights_only() const { return {nullptr, weights, width}; }
 };
 
 template <typename T> HWY_INLINE void AddTo(T* HWY_RESTRICT sums, const T* HWY_RESTRICT values, int64_t count) {
@@ -121,15 +130,18 @@ template <typename T> HWY_INLINE double SumOfRun(const T* HWY_RESTRICT values, i
 // What forward and backward share.
 template <typename T> class LinearOrder {
  protected:
-  explicit LinearOrder(const Plan& plan) : plan_(plan), matrix_size_((D + 1) * pd), key_sum_size_(matrix_size_ + pd) {
-    for (const Sequence& seq : plan.sequences) cuts_.emplace_back(seq, D);
+  explicit LinearOrder(const Plan& plan) : plan_(plan) {
+    for (const Sequence& seq : plan.sequences) cuts_.emplace_back(seq, plan.depth);
   }
+
+  // Elements of a matrix [left + 1, right], as width panels [panel][left + 1][NR].
+  static int64_t MatrixSize(const LinearWidth& left, const LinearWidth& right) { return (left.depth + 1) * right.padded; }
 
   const LinearCut& Cut(int64_t unit) const { return cuts_[static_cast<size_t>(unit / plan_.shape.Hkv)]; }
 
-  void CarveRows(Carver& carver, LinearRows<T>& rows) const {
-    rows.rows = carver.take<T>(kLinearRows * pd);
-    rows.weights = carver.take<T>(pieces * kPiece);
+  static void CarveRows(Carver& carver, const LinearWidth& width, LinearRows<T>& rows) {
+    rows = {carver.take<T>(kLinearRows * width.padded), nullptr, &width};
+    rows.weights = carver.take<T>(width.pieces * kPiece);
   }
 
   // Units are done in waves that hold at most kPackedBytes of sums, or one unit. size(unit): its elements. Returns where each unit's
@@ -151,22 +163,23 @@ template <typename T> class LinearOrder {
   }
 
   // One row as number `i`: times `factor`, and `extra` behind it in the weights.
-  void LoadRow(const T* row, T factor, T extra, int64_t i, const LinearRows<T>& to) const {
-    if (to.rows) CopyRow(row, D, factor, to.rows + i * pd, pd);
+  static void LoadRow(const T* row, T factor, T extra, int64_t i, const LinearRows<T>& to) {
+    const int64_t depth = to.width->depth, padded = to.width->padded;
+    if (to.rows) CopyRow(row, depth, factor, to.rows + i * padded, padded);
     if (!to.weights) return;
     T* weights = to.weights + i * kBackwardKeys;
-    for (int64_t k = 0; k < D; k += kBackwardKeys, weights += kPiece) {
-      const int64_t count = std::min(kBackwardKeys, D - k);
+    for (int64_t k = 0; k < depth; k += kBackwardKeys, weights += kPiece) {
+      const int64_t count = std::min(kBackwardKeys, depth - k);
       CopyRow(row + k, count, factor, weights, count);
     }
-    to.weights[D / kBackwardKeys * kPiece + i * kBackwardKeys + D % kBackwardKeys] = extra;
+    to.weights[depth / kBackwardKeys * kPiece + i * kBackwardKeys + depth % kBackwardKeys] = extra;
   }
 
   // Zeros in the rows that pad the last tile.
-  void PadRows(const Tiles& tiles, const LinearRows<T>& to) const {
+  static void PadRows(const Tiles& tiles, const LinearRows<T>& to) {
     for (int64_t i = tiles.count; i < PaddedCount(tiles); ++i) {
-      if (to.rows) std::fill_n(to.rows + i * pd, pd, T{0});
-      for (int64_t piece = 0; piece < pieces && to.weights; ++piece)
+      if (to.rows) std::fill_n(to.rows + i * to.width->padded, to.width->padded, T{0});
+      for (int64_t piece = 0; piece < to.width->pieces && to.weights; ++piece)
         std::fill_n(to.weights + piece * kPiece + i * kBackwardKeys, kBackwardKeys, T{0});
     }
   }
@@ -179,50 +192,56 @@ template <typename T> class LinearOrder {
     PadRows(tiles, to);
   }
 
-  int64_t PieceSize(int64_t piece) const { return std::min(kBackwardKeys, D + 1 - piece * kBackwardKeys); }
+  static int64_t PieceSize(const LinearWidth& width, int64_t piece) {
+    return std::min(kBackwardKeys, width.depth + 1 - piece * kBackwardKeys);
+  }
 
-  // matrix += sum over rows of left'^T right, as width panels [D + 1][NR].
+  // matrix += sum over rows of left'^T right, as width panels.
   HWY_NOINLINE void AddProducts(const Tiles& tiles, const LinearRows<T>& left, const LinearRows<T>& right, T* matrix) const {
-    for (int64_t p = 0; p < plan_.width_panels; ++p)
-      for (int64_t piece = 0; piece < pieces; ++piece) {
+    const LinearWidth& of = *left.width;
+    const int64_t pd = right.width->padded;
+    for (int64_t p = 0; p < right.width->panels; ++p)
+      for (int64_t piece = 0; piece < of.pieces; ++piece) {
         const T* weights = left.weights + piece * kPiece;
-        T* sums = matrix + (p * (D + 1) + piece * kBackwardKeys) * NR;
+        T* sums = matrix + (p * (of.depth + 1) + piece * kBackwardKeys) * NR;
         if constexpr (kSpreadKeys == 0) {
           for (int64_t t = 0; t < tiles.parts; ++t)
-            CallSpreadRows<T>(PaddedRows(tiles.size(t)), weights + tiles.begin(t) * kBackwardKeys, nullptr, PieceSize(piece),
+            CallSpreadRows<T>(PaddedRows(tiles.size(t)), weights + tiles.begin(t) * kBackwardKeys, nullptr, PieceSize(of, piece),
                               right.rows + tiles.begin(t) * pd + p * NR, pd, sums);
           continue;
         }
-        const Parts groups(PieceSize(piece), std::max(kSpreadKeys, 1));
+        const Parts groups(PieceSize(of, piece), std::max(kSpreadKeys, 1));
         for (int64_t group = 0; group < groups.parts; ++group)
           CallSpreadKeys(groups.size(group), weights + groups.begin(group), tiles.count, right.rows + p * NR, pd,
                          sums + groups.begin(group) * NR);
       }
   }
 
-  // The rows of left' times the matrix. Row i, panel p goes to sums + p * sum_panel + i * sum_row; there is room for what pads the last
-  // tile.
-  HWY_NOINLINE void Multiply(const Tiles& tiles, const LinearRows<T>& left, const T* matrix, T* sums, int64_t sum_panel,
-                             int64_t sum_row) const {
-    for (int64_t p = 0; p < plan_.width_panels; ++p)
+  // The rows of left' times the matrix, whose rows have the width `right`. Row i, panel p goes to sums + p * sum_panel + i * sum_row; there
+  // is room for what pads the last tile.
+  HWY_NOINLINE void Multiply(const Tiles& tiles, const LinearRows<T>& left, const LinearWidth& right, const T* matrix, T* sums,
+                             int64_t sum_panel, int64_t sum_row) const {
+    const LinearWidth& of = *left.width;
+    for (int64_t p = 0; p < right.panels; ++p)
       for (int64_t t = 0; t < tiles.parts; ++t)
-        for (int64_t piece = 0; piece < pieces; ++piece)
+        for (int64_t piece = 0; piece < of.pieces; ++piece)
           CallWeightedRows<kBackwardKeys, T>(PaddedRows(tiles.size(t)), left.weights + piece * kPiece + tiles.begin(t) * kBackwardKeys,
-                                             nullptr, PieceSize(piece), matrix + (p * (D + 1) + piece * kBackwardKeys) * NR, NR,
+                                             nullptr, PieceSize(of, piece), matrix + (p * (of.depth + 1) + piece * kBackwardKeys) * NR, NR,
                                              sums + p * sum_panel + tiles.begin(t) * sum_row, sum_row, piece > 0, nullptr);
   }
 
   // The sum of [left, 1]^T right over the keys of a chunk, and of left itself behind it if asked.
   void SumOverChunk(const LinearCut& cut, int64_t kv_head, int64_t c, const View<const T>& left, const View<const T>& right, bool sum_left,
                     const LinearRows<T>& left_rows, const LinearRows<T>& right_rows, T* sum) const {
-    std::fill_n(sum, key_sum_size_, T{0});
+    const int64_t matrix_size = MatrixSize(*left_rows.width, *right_rows.width), pd = left_rows.width->padded;
+    std::fill_n(sum, matrix_size + pd, T{0});
     for (int64_t j = cut.chunk_begin(c); j < cut.chunk_end(c); j += kLinearRows) {
       const Tiles tiles(std::min(kLinearRows, cut.chunk_end(c) - j));
       LoadKeys(left, cut.seq, kv_head, j, tiles, sum_left ? left_rows : left_rows.weights_only());
       LoadKeys(right, cut.seq, kv_head, j, tiles, right_rows.rows_only());
       AddProducts(tiles, left_rows, right_rows, sum);
       if (!sum_left) continue;
-      for (int64_t i = 0; i < tiles.count; ++i) AddTo(sum + matrix_size_, left_rows.rows + i * pd, pd);
+      for (int64_t i = 0; i < tiles.count; ++i) AddTo(sum + matrix_size, left_rows.rows + i * pd, pd);
     }
   }
 
@@ -245,33 +264,38 @@ template <typename T> class LinearOrder {
   }
 
   // Packed keys of a chunk, relative to its first key.
-  void PackChunkScores(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
+  void PackChunkScores(const View<const T>& keys, int64_t D, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
     for (int64_t j = 0; j < count; j += NR)
       PackScorePanel(row_of(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), keys.stride_l, std::min(NR, count - j), D, T{1},
                      packed + j * D);
   }
-  void PackChunkWidths(const View<const T>& keys, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
+  void PackChunkWidths(const View<const T>& keys, int64_t D, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
     for (int64_t j = 0; j < count; ++j)
       PackWidthRow(row_of(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), D, packed + j * NR, cut.chunk * NR);
   }
 
   // scores[r][0 .. most) = left_r . key + shift_r, into a weight tile.
-  void ScoreRun(const TileKeys<T>& keys, const T* left, const T* panels, const T* shift, T* scores) const {
+  void ScoreRun(const TileKeys<kBackwardKeys, T>& keys, const LinearWidth& width, const T* left, const T* panels, const T* shift,
+                T* scores) const {
     static const ScoreKernels<T> kernels = MakeScoreKernels<Identity, kBackwardKeys, false, T>();
     for (int64_t j = 0; j < keys.most(); j += NR)
-      kernels.tile(keys.padded, keys.most() - j, NR)(left, pd, panels + j * D, D, shift, scores + j, nullptr, nullptr);
+      kernels.tile(keys.padded, keys.most() - j, NR)(left, width.padded, panels + j * width.depth, width.depth, shift, scores + j, nullptr,
+                                                     nullptr);
   }
 
   // sums += weights x the width panels of the keys.
-  void AddWeighted(const TileKeys<T>& keys, const T* weights, const T* panels, int64_t panel_size, T* sums) const {
-    for (int64_t p = 0; p < plan_.width_panels; ++p) WeightedSums(plan_, keys, weights, panels + p * panel_size, sums + p * NR, true);
+  void AddWeighted(const TileKeys<kBackwardKeys, T>& keys, const LinearWidth& width, const T* weights, const T* panels, int64_t panel_size,
+                   T* sums) const {
+    for (int64_t p = 0; p < width.panels; ++p)
+      WeightedSums(plan_, keys, weights, panels + p * panel_size, sums + p * NR, width.padded, true);
   }
 
   // The transposed product into width panels of the keys, likewise.
-  void AddSpread(const TileKeys<T>& keys, const T* weights, const T* rows, T* panels, int64_t panel_size) const {
-    for (int64_t p = 0; p < plan_.width_panels; ++p) SpreadSums(plan_, &keys, 1, weights, rows + p * NR, panels + p * panel_size);
+  void AddSpread(const TileKeys<kBackwardKeys, T>& keys, const LinearWidth& width, const T* weights, const T* rows, T* panels,
+                 int64_t panel_size) const {
+    for (int64_t p = 0; p < width.panels; ++p) SpreadSums(plan_, &keys, 1, weights, rows + p * NR, width.padded, panels + p * panel_size);
   }
 
   struct Task {
@@ -280,17 +304,15 @@ template <typename T> class LinearOrder {
   };
 
   const Plan& plan_;
-  const int64_t D = plan_.shape.D, pd = plan_.padded_depth, NR = plan_.NR;
-  const int64_t pieces = CeilDiv(D + 1, kBackwardKeys);
+  const int64_t NR = plan_.NR;
+  const LinearWidth key = {plan_.depth, NR}, value = {plan_.value_depth, NR};
   static constexpr int64_t kPiece = kLinearRows * kBackwardKeys, kWeightTile = kTileRows * kBackwardKeys;
-  const int64_t matrix_size_;   // [panel][D + 1][NR]
-  const int64_t key_sum_size_;  // and one row behind it
   std::vector<LinearCut> cuts_;
 };
 
 template <typename T> struct LinearForwardScratch {
   LinearRows<T> left, right;
-  T* sums;            // [row][padded_depth]
+  T* sums;            // [row][padded width of values]
   T *shift, *factor;  // [row]: b_i, c_i
   T* scores;          // a weight tile
   double* score_sum;  // [row]: of the pairs done one by one
@@ -301,7 +323,7 @@ template <typename T> struct LinearForwardScratch {
 template <typename T> class LinearForward : LinearOrder<T> {
   using Base = LinearOrder<T>;
   using Scratch = LinearForwardScratch<T>;
-  using Base::D, Base::pd, Base::NR, Base::plan_, Base::Cut;
+  using Base::key, Base::value, Base::NR, Base::plan_, Base::Cut;
   using typename Base::Task;
 
  public:
@@ -310,7 +332,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
   void Run(Parallel& parallel) {
     if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
     std::vector<int64_t> begins, wave_ends;
-    const int64_t largest = Base::MakeWaves([&](int64_t unit) { return Cut(unit).chunks * Base::key_sum_size_; }, begins, wave_ends);
+    const int64_t largest = Base::MakeWaves([&](int64_t unit) { return Cut(unit).chunks * key_sum_size_; }, begins, wave_ends);
     std::vector<Scratch> scratch(static_cast<size_t>(parallel.workers()));
     Carver count(nullptr);
     T* sums = Carve(count, scratch, largest);
@@ -328,14 +350,14 @@ template <typename T> class LinearForward : LinearOrder<T> {
         for (int64_t c = 0; c < cut.chunks; ++c) chunks.push_back({Task::kChunk, unit, c});
         for (int64_t span = 0; span < cut.spans(); ++span)
           if (cut.span_begin(span) < cut.span_end(span)) spans.push_back({Task::kSpan, unit, span});
-        Base::AddRunningSum({unit_sums_[static_cast<size_t>(unit)], Base::key_sum_size_, cut.chunks, Base::key_sum_size_}, running);
+        Base::AddRunningSum({unit_sums_[static_cast<size_t>(unit)], key_sum_size_, cut.chunks, key_sum_size_}, running);
       }
       parallel.run(static_cast<int64_t>(chunks.size()), [&](int64_t i, int worker) HWY_ATTR {
         const Task& task = chunks[static_cast<size_t>(i)];
         if (task.kind == Task::kClear) return ClearRows(task.unit);
         const Scratch& s = scratch[static_cast<size_t>(worker)];
         Base::SumOverChunk(Cut(task.unit), plan_.unit_kv_head(task.unit), task.part, io_.k, io_.v, io_.weight_sum != nullptr, s.left,
-                           s.right, unit_sums_[static_cast<size_t>(task.unit)] + task.part * Base::key_sum_size_);
+                           s.right, unit_sums_[static_cast<size_t>(task.unit)] + task.part * key_sum_size_);
       });
       Base::MakeRunningSums(running, parallel);
       parallel.run(static_cast<int64_t>(spans.size()), [&](int64_t i, int worker) HWY_ATTR {
@@ -351,14 +373,14 @@ template <typename T> class LinearForward : LinearOrder<T> {
   T* Carve(Carver& carver, std::vector<Scratch>& scratch, int64_t sums) const {
     const int64_t chunk = plan_.sequences.empty() ? 0 : Cut(0).chunk;
     for (Scratch& s : scratch) {
-      Base::CarveRows(carver, s.left);
-      Base::CarveRows(carver, s.right);
-      s.sums = carver.take<T>(kLinearRows * pd);
+      Base::CarveRows(carver, key, s.left);
+      Base::CarveRows(carver, value, s.right);
+      s.sums = carver.take<T>(kLinearRows * value.padded);
       for (T** column : {&s.shift, &s.factor}) *column = carver.take<T>(kLinearRows);
       s.scores = carver.take<T>(Base::kWeightTile);
       s.score_sum = carver.take<double>(kLinearRows);
-      s.k_panels = carver.take<T>(PackedScoresSize(plan_, chunk));
-      s.v_panels = carver.take<T>(PackedWidthsSize(plan_, chunk));
+      s.k_panels = carver.take<T>(PackedScoresSize(plan_, chunk, key.depth));
+      s.v_panels = carver.take<T>(PackedWidthsSize(plan_, chunk, value.depth));
     }
     return carver.take<T>(sums);
   }
@@ -369,7 +391,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
     for (int64_t g = 0; g < plan_.group; ++g)
       for (int64_t i = 0; i < Cut(unit).first_seeing; ++i) {
         const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
-        std::fill_n(row_of(io_.out, seq.b, head, seq.q_begin + i), D, T{0});
+        std::fill_n(row_of(io_.out, seq.b, head, seq.q_begin + i), value.depth, T{0});
         if (io_.weight_sum) io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + seq.q_begin + i] = 0;
       }
   }
@@ -378,10 +400,10 @@ template <typename T> class LinearForward : LinearOrder<T> {
   HWY_NOINLINE void Span(int64_t unit, int64_t span, const Scratch& s) const {
     const LinearCut& cut = Cut(unit);
     const int64_t kv_head = plan_.unit_kv_head(unit), whole = cut.whole_chunks(span);
-    const T* sum = whole > 0 ? unit_sums_[static_cast<size_t>(unit)] + (whole - 1) * Base::key_sum_size_ : nullptr;
+    const T* sum = whole > 0 ? unit_sums_[static_cast<size_t>(unit)] + (whole - 1) * key_sum_size_ : nullptr;
     if (span < cut.groups) {
-      Base::PackChunkScores(io_.k, cut, kv_head, span, s.k_panels);
-      Base::PackChunkWidths(io_.v, cut, kv_head, span, s.v_panels);
+      Base::PackChunkScores(io_.k, key.depth, cut, kv_head, span, s.k_panels);
+      Base::PackChunkWidths(io_.v, value.depth, cut, kv_head, span, s.v_panels);
     }
     for (int64_t g = 0; g < plan_.group; ++g)
       for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
@@ -389,11 +411,11 @@ template <typename T> class LinearForward : LinearOrder<T> {
         const int64_t head = kv_head * plan_.group + g;
         LoadQueries(cut.seq, head, i, tiles, span < cut.groups || io_.weight_sum ? s.left : s.left.weights_only(), s);
         if (sum)
-          Base::Multiply(tiles, s.left, sum, s.sums, NR, pd);
+          Base::Multiply(tiles, s.left, value, sum, s.sums, NR, value.padded);
         else
-          std::fill_n(s.sums, Base::PaddedCount(tiles) * pd, T{0});
+          std::fill_n(s.sums, Base::PaddedCount(tiles) * value.padded, T{0});
         if (span < cut.groups) Pairs(cut, span, i, tiles, s);
-        StoreRows(cut, head, i, tiles, std::min(whole * cut.chunk, cut.keys), sum ? sum + Base::matrix_size_ : nullptr, s);
+        StoreRows(cut, head, i, tiles, std::min(whole * cut.chunk, cut.keys), sum ? sum + Base::MatrixSize(key, value) : nullptr, s);
       }
   }
 
@@ -413,14 +435,14 @@ template <typename T> class LinearForward : LinearOrder<T> {
 
   // A group and its chunk, in the quadratic order.
   void Pairs(const LinearCut& cut, int64_t c, int64_t first, const Tiles& tiles, const Scratch& s) const {
-    TileKeys<T> keys;
+    TileKeys<kBackwardKeys, T> keys;
     for (int64_t t = 0; t < tiles.parts; ++t)
       for (int64_t k = cut.chunk_begin(c); k < cut.chunk_end(c); k += kBackwardKeys) {
         const int64_t row = tiles.begin(t), at = k - cut.chunk_begin(c);
         keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
         if (keys.most() == 0) continue;
-        Base::ScoreRun(keys, s.left.rows + row * pd, s.k_panels + at * D, s.shift + row, s.scores);
-        Base::AddWeighted(keys, s.scores, s.v_panels + at * NR, cut.chunk * NR, s.sums + row * pd);
+        Base::ScoreRun(keys, key, s.left.rows + row * key.padded, s.k_panels + at * key.depth, s.shift + row, s.scores);
+        Base::AddWeighted(keys, value, s.scores, s.v_panels + at * NR, cut.chunk * NR, s.sums + row * value.padded);
         if (io_.weight_sum)
           for (int r = 0; r < keys.rows; ++r) s.score_sum[row + r] += SumOfRun(s.scores + r * kBackwardKeys, keys.own[r]);
       }
@@ -432,15 +454,16 @@ template <typename T> class LinearForward : LinearOrder<T> {
     const Sequence& seq = cut.seq;
     for (int64_t i = 0; i < tiles.count; ++i) {
       const int64_t row = seq.q_begin + first + i;
-      WriteRow<false>(s.sums + i * pd, D, s.factor[i], row_of(io_.out, seq.b, head, row));
+      WriteRow<false>(s.sums + i * value.padded, value.depth, s.factor[i], row_of(io_.out, seq.b, head, row));
       if (!io_.weight_sum) continue;
       double sum = s.score_sum[i] + static_cast<double>(keys) * static_cast<double>(s.shift[i]);
-      if (key_sum) sum += DotPadded(s.left.rows + i * pd, key_sum, pd);
+      if (key_sum) sum += DotPadded(s.left.rows + i * key.padded, key_sum, key.padded);
       io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row] = static_cast<T>(static_cast<double>(s.factor[i]) * sum);
     }
   }
 
   const AttentionForward<T>& io_;
+  const int64_t key_sum_size_ = Base::MatrixSize(key, value) + key.padded;
   std::vector<T*> unit_sums_;  // [unit]: M of each chunk, later of it and all chunks before; sum of k behind each
 };
 
@@ -458,7 +481,7 @@ template <typename T> struct LinearBackwardScratch {
 template <typename T> class LinearBackward : LinearOrder<T> {
   using Base = LinearOrder<T>;
   using Scratch = LinearBackwardScratch<T>;
-  using Base::D, Base::pd, Base::NR, Base::plan_, Base::Cut;
+  using Base::key, Base::value, Base::NR, Base::plan_, Base::Cut;
   using typename Base::Task;
 
  public:
@@ -468,7 +491,7 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
     std::vector<int64_t> begins, wave_ends;
     const int64_t largest = Base::MakeWaves(
-        [&](int64_t unit) { return Cut(unit).chunks * Base::key_sum_size_ + 2 * Cut(unit).summed_spans() * Base::matrix_size_; }, begins,
+        [&](int64_t unit) { return Cut(unit).chunks * value_sum_size_ + Cut(unit).summed_spans() * (rows_k_size_ + rows_v_size_); }, begins,
         wave_ends);
     std::vector<Scratch> scratch(static_cast<size_t>(parallel.workers()));
     Carver count(nullptr);
@@ -479,8 +502,8 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     for (int64_t unit = 0; unit < plan_.units(); ++unit) {
       const LinearCut& cut = Cut(unit);
       T* const begin = sums + begins[static_cast<size_t>(unit)];
-      T* const rows = begin + cut.chunks * Base::key_sum_size_;
-      unit_sums_.push_back({begin, rows, rows + cut.summed_spans() * Base::matrix_size_, parameter_sums});
+      T* const rows = begin + cut.chunks * value_sum_size_;
+      unit_sums_.push_back({begin, rows, rows + cut.summed_spans() * rows_k_size_, parameter_sums});
       parameter_sums += cut.spans() * plan_.group;
     }
     if (row_sums_) parameter_sums_.resize(static_cast<size_t>(parameter_sums));
@@ -500,18 +523,18 @@ template <typename T> class LinearBackward : LinearOrder<T> {
         if (cut.chunks == 0) continue;
         for (int64_t span = cut.first_summed(); span < cut.spans(); ++span) summing.push_back({Task::kSpan, unit, span});
         for (int64_t span = cut.groups; span < cut.spans(); ++span) finishing.push_back({Task::kSpan, unit, span});
-        Base::AddRunningSum({of.keys, Base::key_sum_size_, cut.chunks, Base::key_sum_size_}, running);
-        const int64_t step = Base::matrix_size_, last_span = (cut.summed_spans() - 1) * step;
-        Base::AddRunningSum({of.rows_k + last_span, -step, cut.summed_spans(), step}, running);
-        Base::AddRunningSum({of.rows_v + last_span, -step, cut.summed_spans(), step}, running);
+        Base::AddRunningSum({of.keys, value_sum_size_, cut.chunks, value_sum_size_}, running);
+        const int64_t count = cut.summed_spans();
+        Base::AddRunningSum({of.rows_k + (count - 1) * rows_k_size_, -rows_k_size_, count, rows_k_size_}, running);
+        Base::AddRunningSum({of.rows_v + (count - 1) * rows_v_size_, -rows_v_size_, count, rows_v_size_}, running);
       }
       parallel.run(static_cast<int64_t>(summing.size()), [&](int64_t i, int worker) HWY_ATTR {
         const Task& task = summing[static_cast<size_t>(i)];
         const Scratch& s = scratch[static_cast<size_t>(worker)];
         if (task.kind == Task::kClear) return Clear(task.unit);
         if (task.kind == Task::kSpan) return SumOverSpan(task.unit, task.part, s);
-        Base::SumOverChunk(Cut(task.unit), plan_.unit_kv_head(task.unit), task.part, io_.v, io_.k, row_sums_, s.q, s.grad,
-                           unit_sums_[static_cast<size_t>(task.unit)].keys + task.part * Base::key_sum_size_);
+        Base::SumOverChunk(Cut(task.unit), plan_.unit_kv_head(task.unit), task.part, io_.v, io_.k, row_sums_, s.grad, s.q,
+                           unit_sums_[static_cast<size_t>(task.unit)].keys + task.part * value_sum_size_);
       });
       Base::MakeRunningSums(running, parallel);
       parallel.run(static_cast<int64_t>(finishing.size()), [&](int64_t i, int worker) HWY_ATTR {
@@ -538,15 +561,17 @@ template <typename T> class LinearBackward : LinearOrder<T> {
   T* Carve(Carver& carver, std::vector<Scratch>& scratch, int64_t sums) const {
     const int64_t chunk = plan_.sequences.empty() ? 0 : Cut(0).chunk;
     for (Scratch& s : scratch) {
-      Base::CarveRows(carver, s.q);
-      Base::CarveRows(carver, s.grad);
-      s.dq = carver.take<T>(kLinearRows * pd);
+      Base::CarveRows(carver, key, s.q);
+      Base::CarveRows(carver, value, s.grad);
+      s.dq = carver.take<T>(kLinearRows * key.padded);
       for (T** column : {&s.shift, &s.grad_shift}) *column = carver.take<T>(kLinearRows);
       for (T** tile : {&s.scores, &s.dx}) *tile = carver.take<T>(Base::kWeightTile);
       s.dx_sum = carver.take<double>(kLinearRows);
-      for (T** panels : {&s.k_scores, &s.v_scores}) *panels = carver.take<T>(PackedScoresSize(plan_, chunk));
-      s.k_panels = carver.take<T>(PackedWidthsSize(plan_, chunk));
-      for (T** panels : {&s.dk, &s.dv}) *panels = carver.take<T>((chunk + kTileRows) * pd);
+      s.k_scores = carver.take<T>(PackedScoresSize(plan_, chunk, key.depth));
+      s.v_scores = carver.take<T>(PackedScoresSize(plan_, chunk, value.depth));
+      s.k_panels = carver.take<T>(PackedWidthsSize(plan_, chunk, key.depth));
+      s.dk = carver.take<T>((chunk + kTileRows) * key.padded);
+      s.dv = carver.take<T>((chunk + kTileRows) * value.padded);
     }
     return carver.take<T>(sums);
   }
@@ -557,10 +582,10 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     const int64_t kv_head = plan_.unit_kv_head(unit);
     for (int64_t g = 0; g < plan_.group; ++g)
       for (int64_t i = 0; i < cut.first_seeing; ++i)
-        std::fill_n(row_of(io_.dq, cut.seq.b, kv_head * plan_.group + g, cut.seq.q_begin + i), D, T{0});
+        std::fill_n(row_of(io_.dq, cut.seq.b, kv_head * plan_.group + g, cut.seq.q_begin + i), key.depth, T{0});
     for (int64_t j = cut.keys; j < cut.seq.lk; ++j) {
-      std::fill_n(row_of(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
-      std::fill_n(row_of(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j), D, T{0});
+      std::fill_n(row_of(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j), key.depth, T{0});
+      std::fill_n(row_of(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j), value.depth, T{0});
     }
   }
 
@@ -568,17 +593,18 @@ template <typename T> class LinearBackward : LinearOrder<T> {
   void SumOverSpan(int64_t unit, int64_t span, const Scratch& s) const {
     const LinearCut& cut = Cut(unit);
     const UnitSums& of = unit_sums_[static_cast<size_t>(unit)];
-    const int64_t at = (span - cut.first_summed()) * Base::matrix_size_;
-    std::fill_n(of.rows_k + at, Base::matrix_size_, T{0});
-    std::fill_n(of.rows_v + at, Base::matrix_size_, T{0});
+    T* const rows_k = of.rows_k + (span - cut.first_summed()) * rows_k_size_;
+    T* const rows_v = of.rows_v + (span - cut.first_summed()) * rows_v_size_;
+    std::fill_n(rows_k, rows_k_size_, T{0});
+    std::fill_n(rows_v, rows_v_size_, T{0});
     for (int64_t g = 0; g < plan_.group; ++g) {
       const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
       if (plan_.gain(head) == 0) continue;
       for (int64_t i = cut.span_begin(span); i < cut.span_end(span); i += kLinearRows) {
         const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
         LoadRows(cut.seq, head, plan_.gain(head), i, tiles, s);
-        Base::AddProducts(tiles, s.grad, s.q, of.rows_k + at);
-        Base::AddProducts(tiles, s.q, s.grad, of.rows_v + at);
+        Base::AddProducts(tiles, s.grad, s.q, rows_k);
+        Base::AddProducts(tiles, s.q, s.grad, rows_v);
       }
     }
   }
@@ -610,26 +636,30 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     const LinearCut& cut = Cut(unit);
     const UnitSums& of = unit_sums_[static_cast<size_t>(unit)];
     const int64_t kv_head = plan_.unit_kv_head(unit), begin = cut.chunk_begin(c), end = cut.chunk_end(c);
-    const int64_t at = cut.first_seeing_chunk(c) * Base::matrix_size_, panel_size = PanelSize(cut);
+    const T* const rows_k = of.rows_k + cut.first_seeing_chunk(c) * rows_k_size_;
+    const T* const rows_v = of.rows_v + cut.first_seeing_chunk(c) * rows_v_size_;
+    const int64_t panel_size = PanelSize(cut);
     for (int64_t j = begin; j < end; j += kLinearRows) {
       const Tiles tiles(std::min(kLinearRows, end - j));
       Base::LoadKeys(io_.v, cut.seq, kv_head, j, tiles, s.grad.weights_only());
-      Base::Multiply(tiles, s.grad, of.rows_k + at, s.dk + (j - begin) * NR, panel_size, NR);
+      Base::Multiply(tiles, s.grad, key, rows_k, s.dk + (j - begin) * NR, panel_size, NR);
       Base::LoadKeys(io_.k, cut.seq, kv_head, j, tiles, s.q.weights_only());
-      Base::Multiply(tiles, s.q, of.rows_v + at, s.dv + (j - begin) * NR, panel_size, NR);
+      Base::Multiply(tiles, s.q, value, rows_v, s.dv + (j - begin) * NR, panel_size, NR);
     }
     if (c < cut.groups && cut.span_begin(c) < cut.span_end(c)) {
-      Base::PackChunkScores(io_.k, cut, kv_head, c, s.k_scores);
-      Base::PackChunkScores(io_.v, cut, kv_head, c, s.v_scores);
-      Base::PackChunkWidths(io_.k, cut, kv_head, c, s.k_panels);
+      Base::PackChunkScores(io_.k, key.depth, cut, kv_head, c, s.k_scores);
+      Base::PackChunkScores(io_.v, value.depth, cut, kv_head, c, s.v_scores);
+      Base::PackChunkWidths(io_.k, key.depth, cut, kv_head, c, s.k_panels);
       Span(unit, c, s);
     }
-    for (int64_t j = begin; j < end; ++j)
-      for (int64_t p = 0; p < plan_.width_panels; ++p) {
-        const int64_t width = std::min(NR, D - p * NR), from = p * panel_size + (j - begin) * NR;
-        WriteRow<false>(s.dk + from, width, T{1}, row_of(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
-        WriteRow<false>(s.dv + from, width, T{1}, row_of(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
-      }
+    const auto write = [&](const T* panels, const LinearWidth& width, const View<T>& out) HWY_ATTR {
+      for (int64_t j = begin; j < end; ++j)
+        for (int64_t p = 0; p < width.panels; ++p)
+          WriteRow<false>(panels + p * panel_size + (j - begin) * NR, std::min(NR, width.depth - p * NR), T{1},
+                          row_of(out, cut.seq.b, kv_head, cut.seq.k_begin + j) + p * NR);
+    };
+    write(s.dk, key, io_.dk);
+    write(s.dv, value, io_.dv);
   }
 
   int64_t PanelSize(const LinearCut& cut) const { return (cut.chunk + kTileRows) * NR; }
@@ -639,7 +669,7 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     const LinearCut& cut = Cut(unit);
     const UnitSums& of = unit_sums_[static_cast<size_t>(unit)];
     const int64_t whole = cut.whole_chunks(span), keys = std::min(whole * cut.chunk, cut.keys);
-    const T* sum = whole > 0 ? of.keys + (whole - 1) * Base::key_sum_size_ : nullptr;
+    const T* sum = whole > 0 ? of.keys + (whole - 1) * value_sum_size_ : nullptr;
     for (int64_t g = 0; g < plan_.group; ++g) {
       const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
       ParameterSums parameters;
@@ -647,11 +677,11 @@ template <typename T> class LinearBackward : LinearOrder<T> {
         const Tiles tiles(std::min(kLinearRows, cut.span_end(span) - i));
         LoadRows(cut.seq, head, GainOf(head).early, i, tiles, s);
         if (sum)
-          Base::Multiply(tiles, s.grad, sum, s.dq, NR, pd);
+          Base::Multiply(tiles, s.grad, key, sum, s.dq, NR, key.padded);
         else
-          std::fill_n(s.dq, Base::PaddedCount(tiles) * pd, T{0});
+          std::fill_n(s.dq, Base::PaddedCount(tiles) * key.padded, T{0});
         if (span < cut.groups) Pairs(cut, head, span, i, tiles, s);
-        if (row_sums_) AddParameters(cut, head, i, tiles, keys, sum ? sum + Base::matrix_size_ : nullptr, s, parameters);
+        if (row_sums_) AddParameters(cut, head, i, tiles, keys, sum ? sum + Base::MatrixSize(value, key) : nullptr, s, parameters);
         StoreRows(cut.seq, head, i, tiles, s);
       }
       if (row_sums_) parameter_sums_[static_cast<size_t>(of.parameters + span * plan_.group + g)] = parameters;
@@ -660,7 +690,7 @@ template <typename T> class LinearBackward : LinearOrder<T> {
 
   // A group and its chunk, in the quadratic order.
   void Pairs(const LinearCut& cut, int64_t head, int64_t c, int64_t first, const Tiles& tiles, const Scratch& s) const {
-    TileKeys<T> keys;
+    TileKeys<kBackwardKeys, T> keys;
     const double late_gain = GainOf(head).late;
     const auto multiply_late = [&](T* tile) {
       for (int r = 0; r < keys.rows && late_gain != 1; ++r)
@@ -671,16 +701,16 @@ template <typename T> class LinearBackward : LinearOrder<T> {
         const int64_t row = tiles.begin(t), at = k - cut.chunk_begin(c);
         keys.set_visible(cut.seq, first + tiles.begin(t), tiles.size(t), k, std::min(kBackwardKeys, cut.chunk_end(c) - k));
         if (keys.most() == 0) continue;
-        Base::ScoreRun(keys, s.grad.rows + row * pd, s.v_scores + at * D, s.grad_shift + row, s.dx);
-        Base::AddWeighted(keys, s.dx, s.k_panels + at * NR, cut.chunk * NR, s.dq + row * pd);
+        Base::ScoreRun(keys, value, s.grad.rows + row * value.padded, s.v_scores + at * value.depth, s.grad_shift + row, s.dx);
+        Base::AddWeighted(keys, key, s.dx, s.k_panels + at * NR, cut.chunk * NR, s.dq + row * key.padded);
         if (row_sums_)
           for (int r = 0; r < keys.rows; ++r) s.dx_sum[row + r] += SumOfRun(s.dx + r * kBackwardKeys, keys.own[r]);
         if (late_gain == 0) continue;
         multiply_late(s.dx);
-        Base::AddSpread(keys, s.dx, s.q.rows + row * pd, s.dk + at * NR, PanelSize(cut));
-        Base::ScoreRun(keys, s.q.rows + row * pd, s.k_scores + at * D, s.shift + row, s.scores);
+        Base::AddSpread(keys, key, s.dx, s.q.rows + row * key.padded, s.dk + at * NR, PanelSize(cut));
+        Base::ScoreRun(keys, key, s.q.rows + row * key.padded, s.k_scores + at * key.depth, s.shift + row, s.scores);
         multiply_late(s.scores);
-        Base::AddSpread(keys, s.scores, s.grad.rows + row * pd, s.dv + at * NR, PanelSize(cut));
+        Base::AddSpread(keys, value, s.scores, s.grad.rows + row * value.padded, s.dv + at * NR, PanelSize(cut));
       }
   }
 
@@ -690,8 +720,8 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     RowLengths lengths(plan_, cut.seq, head);
     for (int64_t i = 0; i < tiles.count; ++i) {
       double dx = s.dx_sum[i] + static_cast<double>(keys) * static_cast<double>(s.grad_shift[i]);
-      if (value_sum) dx += DotPadded(s.grad.rows + i * pd, value_sum, pd);
-      const double hg = DotPadded(s.q.rows + i * pd, s.dq + i * pd, pd) + static_cast<double>(s.shift[i]) * dx;
+      if (value_sum) dx += DotPadded(s.grad.rows + i * value.padded, value_sum, value.padded);
+      const double hg = DotPadded(s.q.rows + i * key.padded, s.dq + i * key.padded, key.padded) + static_cast<double>(s.shift[i]) * dx;
       lengths.set_row(first + i);
       sums.gain += hg;
       sums.bias += dx;
@@ -703,9 +733,9 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     for (int64_t i = 0; i < tiles.count; ++i) {
       T* dq = row_of(io_.dq, seq.b, head, seq.q_begin + first + i);
       if (plan_.gain(head) == 0)
-        std::fill_n(dq, D, T{0});
+        std::fill_n(dq, key.depth, T{0});
       else
-        WriteRow<false>(s.dq + i * pd, D, static_cast<T>(plan_.rule.scale * GainOf(head).late), dq);
+        WriteRow<false>(s.dq + i * key.padded, key.depth, static_cast<T>(plan_.rule.scale * GainOf(head).late), dq);
     }
   }
 
@@ -728,7 +758,9 @@ template <typename T> class LinearBackward : LinearOrder<T> {
   }
 
   const AttentionBackward<T>& io_;
-  const bool row_sums_;  // sums over keys are wanted for dgain, dbias, dalpha
+  const bool row_sums_;                                                         // sums over keys are wanted for dgain, dbias, dalpha
+  const int64_t value_sum_size_ = Base::MatrixSize(value, key) + value.padded;  // P, and a sum of v
+  const int64_t rows_k_size_ = Base::MatrixSize(value, key), rows_v_size_ = Base::MatrixSize(key, value);
   std::vector<UnitSums> unit_sums_;
   mutable std::vector<ParameterSums> parameter_sums_;  // [unit][span][head of the group], each written by one task
 };
@@ -771,11 +803,13 @@ HINGE_INSTANTIATE(linear_backward);
 
 bool takes_linear_order(const AttentionShape& shape, const AttentionRule& rule, bool weight_log_or_zero_share) {
   if (rule.h != Activation::identity || rule.dropout != 0 || weight_log_or_zero_share) return false;
+  if (shape.mask.data || shape.window_left >= 0 || shape.hstu.used) return false;  // no prefixes of the keys
   if (rule.identity_order != IdentityOrder::automatic) return rule.identity_order == IdentityOrder::linear;
-  // Multiply-adds of a forward and a backward pass: of a pair, 2 D and 5 D; of a row or key and a matrix, 1 and 3 products. To load a row
-  // and call the kernels for it takes as long as some hundred more (measured: the orders are then equal where they take equal time).
-  const double D = static_cast<double>(shape.D), per_pair = 7 * D;
-  const double per_row = 4 * ((D + 1) * static_cast<double>(HWY_NAMESPACE::RoundUp(shape.D, 16)) + 16 * D + 600);
+  // Multiply-adds of a forward and a backward pass: of a pair, D + Dv and 3 D + 2 Dv; of a row or key and a matrix, 1 and 3 products. To
+  // load a row and call the kernels for it takes as long as some hundred more (measured: the orders are then equal where they take equal
+  // time).
+  const double D = static_cast<double>(shape.D), Dv = static_cast<double>(shape.value_width()), per_pair = 4 * D + 3 * Dv;
+  const double per_row = 4 * ((D + 1) * static_cast<double>(HWY_NAMESPACE::RoundUp(shape.value_width(), 16)) + 8 * (D + Dv) + 600);
   const double Hq = static_cast<double>(shape.Hq), Hkv = static_cast<double>(shape.Hkv);
   double quadratic = 0, linear = 0;
   for (int64_t s = 0; s < sequence_count(shape); ++s) {

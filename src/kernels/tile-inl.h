@@ -63,12 +63,15 @@ HWY_INLINE uint32_t* AppendSetBits(uint32_t mask, uint32_t first, uint32_t* HWY_
   return list;
 }
 
-// The lanes of x that are not zero, as bits. NaN is not zero, whatever Ne says of it.
-template <class D, class V> HWY_INLINE uint32_t NonZeroBits(D d, V x) {
+// The lanes of a mask as bits.
+template <class D> HWY_INLINE uint32_t MaskBits(D d, hn::Mask<D> mask) {
   alignas(8) uint8_t bytes[8] = {};
-  hn::StoreMaskBits(d, hn::Not(hn::Eq(x, hn::Zero(d))), bytes);
+  hn::StoreMaskBits(d, mask, bytes);
   return uint32_t{bytes[0]} | (hn::MaxLanes(d) > 8 ? uint32_t{bytes[1]} << 8 : 0);
 }
+
+// The lanes of x that are not zero, as bits. NaN is not zero, whatever Ne says of it.
+template <class D, class V> HWY_INLINE uint32_t NonZeroBits(D d, V x) { return MaskBits(d, hn::Not(hn::Eq(x, hn::Zero(d)))); }
 
 // Row tiles come in the heights 1 and 4 to kTileRows; lower ones run as 4 with rows of zeros. Cut into parts as equal as can be, only the
 // last tile of a sequence can be that low.

@@ -35,7 +35,8 @@ std::string forward_schema() {
 std::string backward_schema() {
   return "attention_backward(Tensor? grad_out, Tensor? grad_weight_sum, Tensor? grad_weight_log, Tensor q, Tensor k, Tensor v, "
          "Tensor? out, Tensor? lse, Tensor? weight_log, *, " +
-         attention_options_schema() + ", bool[3] wanted) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dgain, Tensor dbias, Tensor dalpha)";
+         attention_options_schema() +
+         ", bool[4] wanted) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dgain, Tensor dbias, Tensor dalpha, Tensor dmask)";
 }
 
 // The ops with the options' arguments among theirs.
@@ -43,7 +44,7 @@ template <typename... Options> struct Ops {
   using Forward = AttentionOutputs(const Tensor&, const Tensor&, const Tensor&, Options..., bool);
   using Backward = AttentionGradients(const OptionalTensor&, const OptionalTensor&, const OptionalTensor&, const Tensor&, const Tensor&,
                                       const Tensor&, const OptionalTensor&, const OptionalTensor&, const OptionalTensor&, Options...,
-                                      std::array<bool, 3>);
+                                      std::array<bool, 4>);
 
   template <auto function>
   static AttentionOutputs forward_kernel(const Tensor& q, const Tensor& k, const Tensor& v, Options... options, bool statistics) {
@@ -54,7 +55,7 @@ template <typename... Options> struct Ops {
   static AttentionGradients backward_kernel(const OptionalTensor& grad_out, const OptionalTensor& grad_weight_sum,
                                             const OptionalTensor& grad_weight_log, const Tensor& q, const Tensor& k, const Tensor& v,
                                             const OptionalTensor& out, const OptionalTensor& lse, const OptionalTensor& weight_log,
-                                            Options... options, std::array<bool, 3> wanted) {
+                                            Options... options, std::array<bool, 4> wanted) {
     const AttentionBackwardInputs inputs{or_undefined(grad_out),
                                          or_undefined(grad_weight_sum),
                                          or_undefined(grad_weight_log),
@@ -104,8 +105,8 @@ AttentionGradients call_backward(const Tensor& q, const Tensor& k, const Tensor&
 class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& /*gain*/,
-                               const OptionalTensor& /*bias*/, const OptionalTensor& /*alpha*/, const AttentionOptions& options,
-                               bool statistics) {
+                               const OptionalTensor& /*bias*/, const OptionalTensor& /*alpha*/, const OptionalTensor& /*attn_mask*/,
+                               const AttentionOptions& options, bool statistics) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto [out, weight_sum, weight_log, zero_share, skipped_share, lse] = call_forward(q, k, v, options, statistics);
 
@@ -123,14 +124,15 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const auto [options, wanted, tensors] = saved_attention(ctx);
     const AttentionBackwardInputs inputs{grads[0], grads[1], grads[2], tensors[3], tensors[4], grads[2].defined() ? tensors[5] : Tensor(),
                                          wanted,   {}};
-    if (!grads[0].defined() && !grads[1].defined() && !grads[2].defined()) return variable_list(8);
-    const auto [dq, dk, dv, dgain, dbias, dalpha] = call_backward(tensors[0], tensors[1], tensors[2], inputs, options);
+    if (!grads[0].defined() && !grads[1].defined() && !grads[2].defined()) return variable_list(9);
+    const auto [dq, dk, dv, dgain, dbias, dalpha, dmask] = call_backward(tensors[0], tensors[1], tensors[2], inputs, options);
     return {dq,
             dk,
             dv,
             inputs.wanted[0] ? dgain : Tensor(),
             inputs.wanted[1] ? dbias : Tensor(),
             inputs.wanted[2] ? dalpha : Tensor(),
+            inputs.wanted[3] ? dmask : Tensor(),
             Tensor(),
             Tensor()};
   }
@@ -139,7 +141,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
 AttentionOutputs forward_with_autograd(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                                        bool statistics) {
   const variable_list r = AttentionFunction::apply(q, k, v, optional_of(options.gain.values), optional_of(options.bias.values),
-                                                   optional_of(options.alpha.values), options, statistics);
+                                                   optional_of(options.alpha.values), optional_of(options.attn_mask), options, statistics);
   return {r[0], r[1], r[2], r[3], r[4], r[5]};
 }
 
@@ -149,10 +151,11 @@ class AttentionBackwardFunction : public torch::autograd::Function<AttentionBack
   static variable_list forward(AutogradContext*, const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& /*grad_out*/,
                                const OptionalTensor& /*grad_weight_sum*/, const OptionalTensor& /*grad_weight_log*/,
                                const OptionalTensor& /*gain*/, const OptionalTensor& /*bias*/, const OptionalTensor& /*alpha*/,
-                               const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
+                               const OptionalTensor& /*attn_mask*/, const AttentionBackwardInputs& inputs,
+                               const AttentionOptions& options) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const auto [dq, dk, dv, dgain, dbias, dalpha] = call_backward(q, k, v, inputs, options);
-    return {dq, dk, dv, dgain, dbias, dalpha};
+    const auto [dq, dk, dv, dgain, dbias, dalpha, dmask] = call_backward(q, k, v, inputs, options);
+    return {dq, dk, dv, dgain, dbias, dalpha, dmask};
   }
 
   static variable_list backward(AutogradContext*, const variable_list&) {
@@ -164,10 +167,11 @@ class AttentionBackwardFunction : public torch::autograd::Function<AttentionBack
 
 AttentionGradients backward_with_autograd(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionBackwardInputs& inputs,
                                           const AttentionOptions& options) {
-  const variable_list r = AttentionBackwardFunction::apply(
-      q, k, v, optional_of(inputs.grad_out), optional_of(inputs.grad_weight_sum), optional_of(inputs.grad_weight_log),
-      optional_of(options.gain.values), optional_of(options.bias.values), optional_of(options.alpha.values), inputs, options);
-  return {r[0], r[1], r[2], r[3], r[4], r[5]};
+  const variable_list r = AttentionBackwardFunction::apply(q, k, v, optional_of(inputs.grad_out), optional_of(inputs.grad_weight_sum),
+                                                           optional_of(inputs.grad_weight_log), optional_of(options.gain.values),
+                                                           optional_of(options.bias.values), optional_of(options.alpha.values),
+                                                           optional_of(options.attn_mask), inputs, options);
+  return {r[0], r[1], r[2], r[3], r[4], r[5], r[6]};
 }
 
 // For the Python package: an option of a schema's type Tensor? that may also be a number, and what its default means.

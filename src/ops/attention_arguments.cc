@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <type_traits>
 
@@ -61,6 +62,60 @@ void check_offsets(const char* name, const at::Tensor& offsets, const char* what
   HINGE_CHECK(*(end - 1) == length, name, " must end with the length of ", what, ", ", length, ", got ", *(end - 1));
 }
 
+kernels::MaskType mask_type(const at::Tensor& mask) {
+  switch (mask.scalar_type()) {
+    case at::kBool: return kernels::MaskType::boolean;
+    case at::kFloat: return kernels::MaskType::float32;
+    case at::kDouble: return kernels::MaskType::float64;
+    default: break;
+  }
+  HINGE_CHECK(false, "attn_mask has dtype ", mask.scalar_type(),
+              "; it must be bool (true: visible) or float32 or float64 (added to the scores)");
+}
+
+at::Tensor expanded_mask(const at::Tensor& mask, const kernels::AttentionShape& shape, const at::Tensor& q) {
+  if (!mask.defined()) return {};
+  mask_type(mask);
+  HINGE_CHECK(mask.layout() == at::kStrided, "attn_mask must be a dense tensor, got the layout ", mask.layout());
+  HINGE_CHECK(mask.device() == q.device(), "attn_mask must be on the device of query, ", q.device(), ", got ", mask.device());
+  const std::array<int64_t, 4> sizes = {shape.B, shape.Hq, shape.Lq, shape.Lk};
+  bool fits = mask.dim() <= 4;
+  for (int64_t d = 0; fits && d < mask.dim(); ++d) fits = mask.size(-1 - d) == 1 || mask.size(-1 - d) == sizes[static_cast<size_t>(3 - d)];
+  HINGE_CHECK(fits, "attn_mask must broadcast to [batch, query heads, query length, key length], ", at::IntArrayRef(sizes),
+              ", got the shape ", mask.sizes());
+  return mask.detach().expand(sizes);
+}
+
+void check_window(const std::optional<Window>& window, bool hstu) {
+  if (!window) return;
+  HINGE_CHECK(window->left >= -1 && window->right >= -1, "window must be (left, right) with numbers of keys, or -1 for no bound, got (",
+              window->left, ", ", window->right, ")");
+  HINGE_CHECK(!hstu, "window and the mask of HSTU exclude each other; give max_attn_len instead of window");
+}
+
+// The sequences that HSTU's mask is for.
+void check_hstu(const AttentionProblem& problem, const AttentionOptions& options) {
+  const kernels::AttentionShape& shape = problem.shape;
+  if (!shape.hstu.used) return;
+  const char* given = problem.num_targets.defined() ? "num_targets" : options.max_attn_len != 0 ? "max_attn_len" : "contextual_seq_len";
+  HINGE_CHECK(options.max_attn_len >= 0 && options.contextual_seq_len >= 0,
+              "max_attn_len and contextual_seq_len must not be negative, got ", options.max_attn_len, " and ", options.contextual_seq_len);
+  HINGE_CHECK(shape.causal, given, " belongs to the mask of HSTU, which is causal; give causal = true with it");
+  HINGE_CHECK(!shape.key_lengths, given, " and key_lengths exclude each other; use offsets for sequences of different lengths");
+  const int64_t sequences = shape.q_offsets ? shape.sequences : shape.B;
+  HINGE_CHECK(!problem.num_targets.defined() || problem.num_targets.numel() == sequences,
+              "num_targets must have one element for each of the ", sequences, " sequences, got ", problem.num_targets.numel());
+  for (int64_t s = 0; s < sequences; ++s) {
+    const int64_t lq = shape.q_offsets ? shape.q_offsets[s + 1] - shape.q_offsets[s] : shape.Lq;
+    const int64_t lk = shape.q_offsets ? shape.k_offsets[s + 1] - shape.k_offsets[s] : shape.Lk;
+    HINGE_CHECK(lq == lk, given, " needs as many keys as queries, got ", lk, " and ", lq, " in sequence ", s);
+    const int64_t targets = shape.hstu.num_targets ? shape.hstu.num_targets[s] : 0;
+    HINGE_CHECK(targets >= 0 && (lk == 0 || targets + options.contextual_seq_len <= lk),
+                "num_targets and contextual_seq_len must fit into their sequence, got ", targets, " and ", options.contextual_seq_len,
+                " for sequence ", s, " of length ", lk);
+  }
+}
+
 void check_visibility(const AttentionProblem& problem) {
   const kernels::AttentionShape& shape = problem.shape;
   const bool jagged = problem.q_offsets.defined() || problem.k_offsets.defined();
@@ -76,6 +131,9 @@ void check_visibility(const AttentionProblem& problem) {
   if (jagged) {
     HINGE_CHECK(problem.q_offsets.defined() && problem.k_offsets.defined(), "q_offsets and k_offsets go together, got only ",
                 problem.q_offsets.defined() ? "q_offsets" : "k_offsets");
+    HINGE_CHECK(!problem.attn_mask.defined(),
+                "attn_mask and offsets exclude each other; pad the sequences, or say by causal, window or the "
+                "mask of HSTU what is visible");
     HINGE_CHECK(shape.B == 1, "with offsets the batch must be 1 (the sequences follow one another in L), got ", shape.B);
     HINGE_CHECK(problem.q_offsets.numel() == problem.k_offsets.numel(), "q_offsets and k_offsets must be equally long, got ",
                 problem.q_offsets.numel(), " and ", problem.k_offsets.numel());
@@ -109,17 +167,27 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
   check_tensor("query", q, q);
   check_tensor("key", k, q);
   check_tensor("value", v, q);
-  HINGE_CHECK(k.sizes() == v.sizes(), "key and value must have one shape, got ", k.sizes(), " and ", v.sizes());
+  HINGE_CHECK(k.sizes().slice(0, 3) == v.sizes().slice(0, 3), "key and value must have one shape but for the width, got ", k.sizes(),
+              " and ", v.sizes());
   HINGE_CHECK(q.size(0) == k.size(0), "query and key must have one batch size, got ", q.size(0), " and ", k.size(0));
   HINGE_CHECK(q.size(3) == k.size(3), "query and key must have one head width, got ", q.size(3), " and ", k.size(3));
-  HINGE_CHECK(q.size(3) > 0, "the head width must be at least 1, got the query shape ", q.sizes());
+  HINGE_CHECK(q.size(3) > 0 && v.size(3) > 0, "the head width must be at least 1, got the query shape ", q.sizes(), " and the value shape ",
+              v.sizes());
   HINGE_CHECK(k.size(1) > 0 && q.size(1) > 0 && q.size(1) % k.size(1) == 0,
               "the number of query heads must be a multiple of the number of key and value heads, got ", q.size(1), " and ", k.size(1));
 
   AttentionProblem problem;
   kernels::AttentionShape& shape = problem.shape;
-  shape = {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3)};
+  shape = {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3)};
   shape.causal = options.causal;
+  shape.window_left = options.window ? options.window->left : -1;
+  shape.window_right = options.window ? options.window->right : -1;
+  problem.attn_mask = expanded_mask(options.attn_mask, shape, q);
+  if (const at::Tensor& mask = problem.attn_mask; mask.defined())
+    shape.mask = {mask.data_ptr(), mask_type(mask), mask.stride(0), mask.stride(1), mask.stride(2), mask.stride(3)};
+  problem.num_targets = integers(HINGE_NAMED(num_targets));
+  shape.hstu = {problem.num_targets.defined() || options.max_attn_len != 0 || options.contextual_seq_len != 0,
+                data_or_null<int64_t>(problem.num_targets), options.max_attn_len, options.contextual_seq_len};
   problem.key_lengths = integers(HINGE_NAMED(key_lengths));
   problem.q_offsets = integers(HINGE_NAMED(q_offsets));
   problem.k_offsets = integers(HINGE_NAMED(k_offsets));
@@ -128,6 +196,8 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
   shape.k_offsets = data_or_null<int64_t>(problem.k_offsets);
   shape.sequences = shape.q_offsets ? problem.q_offsets.numel() - 1 : 0;
   check_visibility(problem);
+  check_window(options.window, shape.hstu.used);
+  check_hstu(problem, options);
 
   kernels::AttentionRule& rule = problem.rule;
   rule.h = options.h;
@@ -144,6 +214,10 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
   rule.alpha = data_or_null<double>(problem.alpha);
   check_rule(rule, options);
 
+  HINGE_CHECK(
+      rule.identity_order != IdentityOrder::linear || (!shape.mask.data && shape.window_left < 0 && !shape.hstu.used),
+      "identity_order = \"linear\" sums over the first keys, so there can be no attn_mask, window on the left or mask of HSTU; leave "
+      "one of the two out");
   HINGE_CHECK(options.dropout >= 0 && options.dropout < 1, "dropout must be in [0, 1), got ", options.dropout);
   if (options.dropout > 0) {
     HINGE_CHECK(options.seed.defined(), "dropout needs a seed, an int64 tensor with one element");
@@ -162,8 +236,12 @@ at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& optio
   return (option.numel() == 1 ? per_head.sum() : per_head).to(option.options()).reshape(option.sizes());
 }
 
-at::Tensor empty_in_order_of(const at::Tensor& model) {
-  const int64_t B = model.size(0), H = model.size(1), L = model.size(2), D = model.size(3);
+bool wants_mask_gradient(const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
+  return inputs.wanted[3] && options.attn_mask.defined() && options.attn_mask.is_floating_point();
+}
+
+at::Tensor empty_in_order_of(const at::Tensor& model, int64_t width) {
+  const int64_t B = model.size(0), H = model.size(1), L = model.size(2), D = width;
   if (model.stride(2) > model.stride(1)) return at::empty_strided({B, H, L, D}, {L * H * D, D, H * D, 1}, model.options());
   return at::empty({B, H, L, D}, model.options());
 }

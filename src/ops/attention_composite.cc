@@ -2,6 +2,7 @@
 // Backward is written out (notation of kernels/reference.h), so that on every device the op saves the same and behaves the same under
 // autograd and torch.compile.
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 
 #include <algorithm>
 #include <cmath>
@@ -85,8 +86,8 @@ Tensor slope(Activation h, const Tensor& x) {
 
 // Which keys every row sees. "Own" counts within the batch row or jagged sequence.
 struct Visibility {
-  Tensor visible;  // [B or 1, 1, Lq, Lk], bool
-  Tensor seen;     // [B or 1, 1, Lq, 1]: how many keys row i sees
+  Tensor visible;  // [B or 1, Hq or 1, Lq, Lk], bool
+  Tensor seen;     // [B or 1, Hq or 1, Lq, 1]: how many keys row i sees
   Tensor keys;     // [Lq, 1] or scalar: how many keys row i's sequence has
   Tensor own_key;  // [Lk]: own number of key j
 };
@@ -98,11 +99,11 @@ Visibility visibility(const AttentionProblem& problem, const Tensor& q) {
   const Tensor everything = at::ones({1, 1, shape.Lq, shape.Lk}, q.options().dtype(at::kBool));
 
   Visibility result{everything, {}, at::scalar_tensor(shape.Lk, integer), j};
-  Tensor own_row = i, queries = at::scalar_tensor(shape.Lq, integer);
+  Tensor own_row = i, queries = at::scalar_tensor(shape.Lq, integer), row_sequence;
   if (problem.q_offsets.defined()) {
     const Tensor q_offsets = problem.q_offsets.to(q.device()), k_offsets = problem.k_offsets.to(q.device());
     // The sequence of a row is the number of sequences that end before it.
-    const Tensor row_sequence = at::bucketize(i, q_offsets.slice(0, 1), false, true);  // [Lq, 1]
+    row_sequence = at::bucketize(i, q_offsets.slice(0, 1), false, true);               // [Lq, 1]
     const Tensor key_sequence = at::bucketize(j, k_offsets.slice(0, 1), false, true);  // [Lk]
     const auto per_row = [&](const Tensor& of_sequence) { return of_sequence.index_select(0, row_sequence.flatten()).unsqueeze(1); };
     result.visible = (row_sequence == key_sequence).view({1, 1, shape.Lq, shape.Lk});
@@ -113,7 +114,29 @@ Visibility visibility(const AttentionProblem& problem, const Tensor& q) {
   } else if (problem.key_lengths.defined()) {
     result.visible = at::logical_and(everything, j < problem.key_lengths.to(q.device()).view({-1, 1, 1, 1}));
   }
-  if (shape.causal) result.visible = at::logical_and(result.visible, result.own_key <= own_row + result.keys - queries);
+  const auto hide_unless = [&](const Tensor& condition) { result.visible = at::logical_and(result.visible, condition); };
+  const Tensor place = own_row + result.keys - queries;  // of row i among the keys
+  if (shape.hstu.used) {
+    // Per row: how many items of its sequence are no targets. Item numbers: all of the context is number 0, targets have that of the first.
+    Tensor history_end = result.keys;
+    if (problem.num_targets.defined()) {
+      const Tensor targets = problem.num_targets.to(q.device());
+      history_end = result.keys -
+                    (row_sequence.defined() ? targets.index_select(0, row_sequence.flatten()).unsqueeze(1) : targets.view({-1, 1, 1, 1}));
+    }
+    const int64_t context = shape.hstu.contextual_seq_len, before = std::max<int64_t>(context - 1, 0);
+    const auto number = [&](const Tensor& own) { return at::minimum(own, history_end).sub(before).clamp_min(0); };
+    const Tensor distance = number(own_row) - number(result.own_key);
+    Tensor seen = distance > 0;
+    if (shape.hstu.max_attn_len > 0) seen = at::logical_and(seen, distance <= shape.hstu.max_attn_len);
+    seen = at::logical_or(seen, own_row == result.own_key);
+    hide_unless(at::logical_or(seen, at::logical_and(own_row < context, result.own_key < history_end)));
+  } else {
+    if (shape.causal || shape.window_right >= 0) hide_unless(result.own_key <= place + (shape.causal ? 0 : shape.window_right));
+    if (shape.window_left >= 0) hide_unless(result.own_key >= place - shape.window_left);
+  }
+  if (const Tensor& mask = problem.attn_mask; mask.defined())
+    hide_unless(mask.scalar_type() == at::kBool ? mask : mask != -std::numeric_limits<double>::infinity());
   result.seen = result.visible.sum(-1, /*keepdim=*/true);
   return result;
 }
@@ -175,7 +198,7 @@ struct Weights {
   Tensor m;             // dropout's factor; undefined without dropout
 };
 
-// Key or value heads as often as query heads read them: [B, Hq, Lk, D]. Zeros in place of padding, which may hold anything (0 * NaN
+// Key or value heads as often as query heads read them: [B, Hq, Lk, D or Dv]. Zeros in place of padding, which may hold anything (0 * NaN
 // would be NaN).
 Tensor for_query_heads(const Tensor& tensor, const AttentionProblem& problem) {
   const kernels::AttentionShape& shape = problem.shape;
@@ -188,7 +211,8 @@ Tensor for_query_heads(const Tensor& tensor, const AttentionProblem& problem) {
 // a @ b, a [..., R, S] with zeros where `visible` is false, b [..., S, D]. What row r does not see does not show in it (0 * NaN would be
 // NaN), unless the row sees something that is not finite itself: then it may be NaN instead of infinite.
 Tensor product_of_visible(const AttentionProblem& problem, const Tensor& a, const Tensor& visible, const Tensor& b) {
-  const bool hides = problem.shape.causal || problem.key_lengths.defined() || problem.q_offsets.defined();
+  const bool hides = problem.shape.causal || problem.key_lengths.defined() || problem.q_offsets.defined() || problem.attn_mask.defined() ||
+                     problem.shape.window_left >= 0 || problem.shape.window_right >= 0;
   const Tensor finite = hides ? at::isfinite(b) : Tensor();
   if (!hides || finite.all().item<bool>()) return at::matmul(a, b);
   const Tensor seen = at::matmul(visible.to(a.scalar_type()), finite.logical_not().to(a.scalar_type())) > 0;
@@ -204,6 +228,7 @@ Weights weights(const AttentionProblem& problem, const Tensor& q, const Tensor& 
   const Tensor& visible = r.visibility.visible;
   const auto per_head = [&](const Tensor& values) { return values.to(q.device(), q.scalar_type()).view({1, -1, 1, 1}); };
   r.x = at::matmul(q, for_query_heads(k, problem).transpose(2, 3)) * rule.scale;
+  if (const Tensor& mask = problem.attn_mask; mask.defined() && mask.scalar_type() != at::kBool) r.x = r.x + mask.to(q.scalar_type());
   if (rule.h == Activation::softmax) {
     // A row that sees nothing is NaN here and zero in the next line.
     const Tensor masked = at::where(visible, r.x, at::full({}, -std::numeric_limits<double>::infinity(), q.options()));
@@ -243,8 +268,8 @@ AttentionOutputs attention_forward_composite(const Tensor& q, const Tensor& k, c
   const AttentionProblem problem = check_attention(q, k, v, options);
   const Weights r = weights(problem, q, k);
   const Tensor& visible = r.visibility.visible;
-  const Tensor out =
-      empty_in_order_of(q).copy_(product_of_visible(problem, dropped(r.w, r.m), visible, for_query_heads(v, problem)));  // [B, Hq, Lq, D]
+  const Tensor out = empty_in_order_of(q, v.size(3))
+                         .copy_(product_of_visible(problem, dropped(r.w, r.m), visible, for_query_heads(v, problem)));  // [B, Hq, Lq, Dv]
   const Tensor none = at::empty({0}, q.options());
   Tensor lse = none.clone();
   if (problem.rule.h == Activation::softmax)
@@ -266,7 +291,8 @@ AttentionGradients attention_backward_composite(const Tensor& q, const Tensor& k
   const kernels::AttentionRule& rule = problem.rule;
   const Weights r = weights(problem, q, k);
   const Tensor& visible = r.visibility.visible;
-  const Tensor grad_out = inputs.grad_out.defined() ? inputs.grad_out : at::zeros_like(q);
+  const Tensor grad_out =
+      inputs.grad_out.defined() ? inputs.grad_out : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
 
   Tensor G = dropped(at::matmul(grad_out, for_query_heads(v, problem).transpose(2, 3)), r.m);
   if (inputs.grad_weight_sum.defined()) G = G + inputs.grad_weight_sum.unsqueeze(-1);
@@ -290,7 +316,9 @@ AttentionGradients attention_backward_composite(const Tensor& q, const Tensor& k
           sum_over_groups(dv, v),
           per_head_gradient(per_head(problem.gain, inputs.wanted[0], [&] { return r.length_power * r.h * G; }), options.gain.values, q),
           per_head_gradient(per_head(problem.bias, inputs.wanted[1], [&] { return dx; }), options.bias.values, q),
-          per_head_gradient(per_head(problem.alpha, inputs.wanted[2], [&] { return -at::log(r.n) * r.w * G; }), options.alpha.values, q)};
+          per_head_gradient(per_head(problem.alpha, inputs.wanted[2], [&] { return -at::log(r.n) * r.w * G; }), options.alpha.values, q),
+          wants_mask_gradient(inputs, options) ? at::sum_to(dx, options.attn_mask.sizes()).to(options.attn_mask.scalar_type())
+                                               : at::empty({0}, q.options())};
 }
 
 }  // namespace hinge

@@ -1,6 +1,9 @@
 // The attention op on CPU tensors: memory for the results, then the fused kernels.
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 
+#include <algorithm>
+#include <array>
 #include <type_traits>
 
 #include "ops/attention_impl.h"
@@ -20,7 +23,7 @@ AttentionOutputs forward(const AttentionProblem& problem, const at::Tensor& quer
   const auto per_row = [&](bool asked) {
     return asked ? at::empty({shape.B, shape.Hq, shape.Lq}, q.options()) : at::empty({0}, q.options());
   };
-  const at::Tensor out = empty_in_order_of(query), weight_sum = per_row(statistics), weight_log = per_row(statistics),
+  const at::Tensor out = empty_in_order_of(query, shape.value_width()), weight_sum = per_row(statistics), weight_log = per_row(statistics),
                    zero_share = per_row(statistics), lse = per_row(problem.rule.h == kernels::Activation::softmax);
   const at::Tensor skipped = statistics ? at::zeros({shape.B, shape.Hq, 2}, at::kLong) : at::Tensor();
 
@@ -43,6 +46,14 @@ AttentionOutputs forward(const AttentionProblem& problem, const at::Tensor& quer
   return {out, weight_sum, weight_log, zero_share, skipped_share, lse};
 }
 
+// What the kernels sum the gradient of a mask to: its own sizes, but never over rows and keys at once.
+std::array<int64_t, 4> mask_gradient_sizes(const at::Tensor& mask, const kernels::AttentionShape& shape) {
+  std::array<int64_t, 4> sizes = {1, 1, 1, 1};
+  std::copy(mask.sizes().begin(), mask.sizes().end(), sizes.end() - mask.dim());
+  if (sizes[2] == 1 && sizes[3] == 1) sizes[2] = shape.Lq;
+  return sizes;
+}
+
 template <typename T>
 AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
@@ -59,7 +70,8 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
                    dalpha = per_head(problem.alpha, inputs.wanted[2]);
 
   const at::Tensor grad_out =
-      inputs.grad_out.defined() ? with_adjacent_width(inputs.grad_out) : at::zeros({shape.D}, q.options()).expand_as(q);
+      inputs.grad_out.defined() ? with_adjacent_width(inputs.grad_out)
+                                : at::zeros({shape.value_width()}, q.options()).expand({shape.B, shape.Hq, shape.Lq, shape.value_width()});
   const auto per_row = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : at::Tensor(); };
   const at::Tensor grad_weight_sum = per_row(inputs.grad_weight_sum), grad_weight_log = per_row(inputs.grad_weight_log);
 
@@ -87,6 +99,12 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
   io.dgain = data_or_null<double>(dgain);
   io.dbias = data_or_null<double>(dbias);
   io.dalpha = data_or_null<double>(dalpha);
+  at::Tensor dmask;
+  if (wants_mask_gradient(inputs, options)) {
+    dmask = at::zeros(mask_gradient_sizes(options.attn_mask, shape), q.options());
+    const at::Tensor expanded = dmask.expand({shape.B, shape.Hq, shape.Lq, shape.Lk});
+    io.dmask = {data_or_null<T>(dmask), expanded.stride(0), expanded.stride(1), expanded.stride(2), expanded.stride(3)};
+  }
   AtenParallel parallel;
   kernels::attention_backward(shape, problem.rule, io, parallel);
 
@@ -95,7 +113,8 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
           dv,
           per_head_gradient(dgain, options.gain.values, q),
           per_head_gradient(dbias, options.bias.values, q),
-          per_head_gradient(dalpha, options.alpha.values, q)};
+          per_head_gradient(dalpha, options.alpha.values, q),
+          dmask.defined() ? at::sum_to(dmask, options.attn_mask.sizes()).to(options.attn_mask.scalar_type()) : at::empty({0}, q.options())};
 }
 
 void check_backward_input(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& q) {
@@ -117,10 +136,11 @@ AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor&
                                           const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
   const AttentionProblem problem = check_attention(q, k, v, options);
   const at::IntArrayRef per_row = q.sizes().slice(0, 3);
-  check_backward_input("grad_out", inputs.grad_out, q.sizes(), q);
+  const std::array<int64_t, 4> out_sizes = {q.size(0), q.size(1), q.size(2), v.size(3)};
+  check_backward_input("grad_out", inputs.grad_out, out_sizes, q);
   check_backward_input("grad_weight_sum", inputs.grad_weight_sum, per_row, q);
   check_backward_input("grad_weight_log", inputs.grad_weight_log, per_row, q);
-  check_backward_input("out", inputs.out, q.sizes(), q);
+  check_backward_input("out", inputs.out, out_sizes, q);
   check_backward_input("lse", inputs.lse, per_row, q);
   check_backward_input("weight_log", inputs.weight_log, per_row, q);
   const auto run = q.scalar_type() == at::kFloat ? backward<float> : backward<double>;

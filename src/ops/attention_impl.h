@@ -24,8 +24,10 @@ struct AttentionProblem {
   kernels::AttentionRule rule;
 
   // What the pointers in shape and rule point to, on the CPU: int64; float64 with Hq elements. Undefined where not given.
-  at::Tensor key_lengths, q_offsets, k_offsets;
+  at::Tensor key_lengths, q_offsets, k_offsets, num_targets;
   at::Tensor gain, bias, alpha;
+
+  at::Tensor attn_mask;  // expanded to [B, Hq, Lq, Lk], wherever it was
 };
 
 // The options with a seed drawn where dropout needs one and none is given.
@@ -38,16 +40,16 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
 // statistics unless asked for, lse unless h is softmax.
 using AttentionOutputs = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// dq, dk, dv, and the gradients of gain, bias and alpha; these are empty unless the option is given and its gradient wanted.
-using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+// dq, dk, dv, and the gradients of gain, bias, alpha and attn_mask; these are empty unless the option is given and its gradient wanted.
+using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // What comes into backward besides q, k, v. Undefined: zero, or not saved. out, lse and weight_log: for softmax, as forward gave them
 // (weight_log only if it has a gradient).
 struct AttentionBackwardInputs {
   at::Tensor grad_out, grad_weight_sum, grad_weight_log;
   at::Tensor out, lse, weight_log;
-  std::array<bool, 3> wanted = {true, true, true};  // of the gradients of gain, bias and alpha
-  std::array<at::Tensor, 3> into;                   // where the CPU path writes dq, dk and dv; undefined: new tensors
+  std::array<bool, 4> wanted = {true, true, true, true};  // of the gradients of gain, bias, alpha and attn_mask
+  std::array<at::Tensor, 3> into;                         // where the CPU path writes dq, dk and dv; undefined: new tensors
 };
 
 AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
@@ -64,8 +66,12 @@ AttentionGradients attention_backward_composite(const at::Tensor& q, const at::T
 // device. Empty if `per_head` is undefined.
 at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::Tensor& q);
 
-// Uninitialised, [B, H, L, D] like `model`, with memory in the order [B, L, H, D] if that is the order of model's.
-at::Tensor empty_in_order_of(const at::Tensor& model);
+// True if the gradient of the mask is asked for and there is one.
+bool wants_mask_gradient(const AttentionBackwardInputs& inputs, const AttentionOptions& options);
+
+// Uninitialised, [B, H, L, width] with model's B, H and L, and with memory in the order [B, L, H, width] if that is the order of model's.
+at::Tensor empty_in_order_of(const at::Tensor& model, int64_t width);
+inline at::Tensor empty_in_order_of(const at::Tensor& model) { return empty_in_order_of(model, model.size(3)); }
 
 // As it is if neighbouring elements in D are adjacent, else a contiguous copy.
 at::Tensor with_adjacent_width(const at::Tensor& tensor);

@@ -13,7 +13,7 @@ constexpr const char* kSavedKey = "attention";
 
 struct OptionsCapsule : torch::CustomClassHolder {
   AttentionOptions options;  // its tensors are undefined: autograd keeps them
-  std::array<bool, 3> wanted = {};
+  std::array<bool, 4> wanted = {};
 };
 
 // Calls f with the tensor of every option that is one.
@@ -67,10 +67,10 @@ std::string attention_options_schema() {
 }
 
 void save_attention(torch::autograd::AutogradContext* ctx, const AttentionOptions& options, torch::autograd::variable_list tensors) {
-  const auto wanted = [](const PerHead& option) { return option.values.defined() && option.values.requires_grad(); };
+  const auto wanted = [](const at::Tensor& option) { return option.defined() && option.requires_grad(); };
   auto saved = c10::make_intrusive<OptionsCapsule>();
   saved->options = options;
-  saved->wanted = {wanted(options.gain), wanted(options.bias), wanted(options.alpha)};
+  saved->wanted = {wanted(options.gain.values), wanted(options.bias.values), wanted(options.alpha.values), wanted(options.attn_mask)};
   for_each_tensor(saved->options, [&](at::Tensor& tensor) {
     tensors.push_back(tensor);
     tensor.reset();

@@ -54,6 +54,26 @@ template <> struct OptionArgument<bool> {
   static bool from_op(const char* /*name*/, bool value) { return value; }
 };
 
+template <> struct OptionArgument<int64_t> {
+  using Type = int64_t;
+  static constexpr const char* kSchema = "int";
+  static std::string literal(int64_t value) { return std::to_string(value); }
+  static int64_t to_op(int64_t value) { return value; }
+  static int64_t from_op(const char* /*name*/, int64_t value) { return value; }
+};
+
+template <> struct OptionArgument<std::optional<Window>> {
+  using Type = c10::optional<std::vector<int64_t>>;
+  static constexpr const char* kSchema = "int[]?";
+  static std::string literal(const std::optional<Window>& /*none*/) { return "None"; }
+  static Type to_op(const std::optional<Window>& value) { return value ? Type(std::vector<int64_t>{value->left, value->right}) : Type(); }
+  static std::optional<Window> from_op(const char* name, const Type& value) {
+    if (!value.has_value()) return std::nullopt;
+    TORCH_CHECK(value->size() == 2, "hinge::attention: ", name, " must be two numbers, (left, right), got ", value->size());
+    return Window{(*value)[0], (*value)[1]};
+  }
+};
+
 template <> struct OptionArgument<double> {
   using Type = double;
   static constexpr const char* kSchema = "float";
@@ -130,7 +150,7 @@ using OptionArguments = ArgumentsOf<decltype(kAttentionOptions)>;
 // What an autograd function that computes attention finds again in its backward.
 struct SavedAttention {
   AttentionOptions options;
-  std::array<bool, 3> wanted = {};         // of the gradients of gain, bias and alpha
+  std::array<bool, 4> wanted = {};         // of the gradients of gain, bias, alpha and attn_mask
   torch::autograd::variable_list tensors;  // what the function saved besides
 };
 

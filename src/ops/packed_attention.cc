@@ -109,7 +109,8 @@ AttentionTensors forward_of(const Tensor& q, const Tensor& k, const Tensor& v, c
   const AttentionProblem problem = check_attention(q, k, v, options.attention);
   const bool softmax = !options.sparse && problem.rule.h == kernels::Activation::softmax;
   const auto per_row = [&](bool wanted) { return wanted ? at::empty({q.size(0), q.size(1), q.size(2)}, q.options()) : Tensor(); };
-  const AttentionTensors result{empty_in_order_of(q), per_row(options.statistics), per_row(options.statistics), per_row(softmax)};
+  const AttentionTensors result{empty_in_order_of(q, v.size(3)), per_row(options.statistics), per_row(options.statistics),
+                                per_row(softmax)};
   with_type_of(q, [&](auto type) {
     using T = decltype(type);
     kernels::AttentionForward<T> io;
@@ -217,9 +218,20 @@ void check_norm(const char* op, const QkNorm& norm, int64_t D, const Tensor& x) 
   }
 }
 
+// What sparsemax and entmax15 can see is the first keys.
+void check_sparse(const char* op, const PackedAttentionOptions& options) {
+  const AttentionOptions& attention = options.attention;
+  TORCH_CHECK(!options.sparse || (!attention.attn_mask.defined() && !attention.window && !attention.num_targets.defined() &&
+                                  attention.max_attn_len == 0 && attention.contextual_seq_len == 0),
+              op, ": sparsemax and entmax15 take no attn_mask, no window and no mask of HSTU");
+}
+
 PackedAttentionResult apply_packed(const char* op, const Tensor& first, const Tensor& second, int64_t heads, int64_t D,
                                    const PackedAttentionOptions& given) {
   TORCH_CHECK(!given.sparse || !given.statistics, op, ": sparsemax and entmax15 have no differentiable statistics");
+  TORCH_CHECK(!given.attention.attn_mask.defined() || !given.attention.attn_mask.requires_grad(), op,
+              ": it has no gradient for attn_mask; use hinge::attention");
+  check_sparse(op, given);
   check_norm(op, given.norm, D, first);
   PackedAttentionOptions options = given;
   options.attention = with_seed(given.attention);
@@ -269,8 +281,11 @@ Tensor attention_without_gradient(const Tensor& q, const Tensor& k, const Tensor
   PackedAttentionOptions options = given;
   options.attention = with_seed(given.attention);
   options.statistics = false;
+  check_sparse(op, options);
   TORCH_CHECK(!options.sparse || q.size(1) == k.size(1), op, ": sparsemax and entmax15 need as many key heads as query heads, got ",
               k.size(1), " and ", q.size(1));
+  TORCH_CHECK(!options.sparse || v.size(3) == k.size(3), op, ": sparsemax and entmax15 need values as wide as keys, got ", v.size(3),
+              " and ", k.size(3));
   return forward_of(with_adjacent_width(q), with_adjacent_width(k), with_adjacent_width(v), options).out;
 }
 

@@ -129,6 +129,103 @@ std::vector<Case> few_rows() {
 }
 INSTANTIATE_TEST_SUITE_P(Attention, FewRows, ::testing::ValuesIn(few_rows()), case_name);
 
+// Values of another width than keys: narrower and wider, in whole panels and not, in every path.
+class ValueWidth : public ::testing::TestWithParam<Case> {};
+TEST_P(ValueWidth, EqualsReference) { compare<float, double>(GetParam()); }
+std::vector<Case> value_width_cases() {
+  const std::vector<std::pair<int64_t, int64_t>> widths = {{16, 64}, {64, 16}, {64, 128}, {7, 33}, {33, 7},
+                                                           {32, 40}, {40, 32}, {1, 200},  {129, 1}};
+  const std::vector<int64_t> lengths = {1, 3, 17, 130, 290};
+  const std::vector<int> workers = {1, 5};
+  const auto rows = pairwise({kActivationNames.size(), kVisibilityNames.size(), widths.size(), lengths.size(), lengths.size(),
+                              kLayoutNames.size(), workers.size(), 2, 2, 2, 3, 2});
+  std::vector<Case> cases;
+  for (size_t n = 0; n < rows.size(); n += quick() ? 3 : 1) {
+    const auto& row = rows[n];
+    Case c;
+    c.h = static_cast<Activation>(row[0]), c.visibility = static_cast<Visibility>(row[1]);
+    c.D = widths[row[2]].first, c.Dv = widths[row[2]].second, c.Lq = lengths[row[3]], c.Lk = lengths[row[4]];
+    c.layout = static_cast<Layout>(row[5]), c.workers = workers[row[6]], c.group = static_cast<int64_t>(row[7]) + 1;
+    c.statistics = row[8] == 1, c.parameter_gradients = row[9] == 1;
+    c.mask = c.jagged() ? MaskKind::none : static_cast<MaskKind>(row[10]);
+    c.dropout = row[11] == 1 ? 0.25 : 0;
+    c.head_parameters = true, c.B = 3, c.length_rule = LengthRule::visible, c.seed = n + 1;
+    cases.push_back(c);
+  }
+  // The linear order.
+  for (const auto& [D, Dv] : widths)
+    for (const Visibility visibility : {Visibility::all, Visibility::causal, Visibility::causal_jagged}) {
+      Case c;
+      c.h = Activation::identity, c.identity_order = IdentityOrder::linear, c.visibility = visibility, c.D = D, c.Dv = Dv;
+      c.Lq = 150, c.Lk = 290, c.group = 2, c.head_parameters = true, c.workers = 2, c.length_rule = LengthRule::visible;
+      cases.push_back(c);
+    }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Attention, ValueWidth, ::testing::ValuesIn(value_width_cases()), case_name);
+
+// Masks, windows and HSTU's mask with everything else.
+class Masked : public ::testing::TestWithParam<Case> {};
+TEST_P(Masked, EqualsReference) { compare<float, double>(GetParam()); }
+class Masked64 : public ::testing::TestWithParam<Case> {};
+TEST_P(Masked64, EqualsReference) { compare<double, long double>(GetParam()); }
+
+std::vector<Case> masked_cases(const std::vector<int64_t>& lengths, const std::vector<int64_t>& widths) {
+  struct Window {
+    int64_t left, right;
+  };
+  const std::vector<Window> windows = {{-1, -1}, {-1, -1}, {0, -1}, {5, 0}, {70, 3}, {-1, 9}, {300, 300}};
+  const std::vector<Visibility> visibilities = {Visibility::all, Visibility::causal, Visibility::key_lengths,
+                                                Visibility::causal_key_lengths};
+  const std::vector<int> workers = {1, 2, 5};
+  // Factors: h, visibility, mask, shape of the mask, window, length rule, Lq, Lk, D, layout, workers, group, statistics, dropout, gradients
+  // of parameters.
+  const auto rows = pairwise({kActivationNames.size(), visibilities.size(), 3, kMaskShapeNames.size(), windows.size(), 4, lengths.size(),
+                              lengths.size() + 1, widths.size(), kLayoutNames.size(), workers.size(), 2, 2, 2, 2});
+  std::vector<Case> cases;
+  for (size_t n = 0; n < rows.size(); n += quick() ? 3 : 1) {
+    const auto& row = rows[n];
+    Case c;
+    c.h = static_cast<Activation>(row[0]), c.visibility = visibilities[row[1]];
+    c.mask = static_cast<MaskKind>(row[2]), c.mask_shape = static_cast<MaskShape>(row[3]);
+    c.window_left = windows[row[4]].left, c.window_right = windows[row[4]].right;
+    c.length_rule = static_cast<LengthRule>(row[5]), c.bias_log_n = row[5] == 3 && row[11] == 1;
+    c.Lq = lengths[row[6]], c.Lk = row[7] == 0 ? c.Lq : lengths[row[7] - 1], c.D = widths[row[8]];
+    c.layout = static_cast<Layout>(row[9]), c.workers = workers[row[10]];
+    c.group = static_cast<int64_t>(row[11]) + 1;
+    c.statistics = row[12] == 1, c.dropout = row[13] == 1 ? 0.25 : 0, c.parameter_gradients = row[14] == 1;
+    c.head_parameters = true, c.B = 3, c.seed = n + 1;
+    cases.push_back(c);
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Attention, Masked,
+                         ::testing::ValuesIn(masked_cases({1, 3, 4, 17, 96, 127, 300}, quick() ? std::vector<int64_t>{7, 16, 64}
+                                                                                               : std::vector<int64_t>{7, 16, 64, 80, 128})),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Attention, Masked64, ::testing::ValuesIn(masked_cases({1, 4, 33, 130}, {7, 16, 40})), case_name);
+
+class Hstu : public ::testing::TestWithParam<Case> {};
+TEST_P(Hstu, EqualsReference) { compare<float, double>(GetParam()); }
+std::vector<Case> hstu_cases() {
+  std::vector<Case> cases;
+  for (const Visibility visibility : {Visibility::causal, Visibility::causal_jagged})
+    for (const int64_t L : {1, 40, 313})
+      for (const int64_t targets : {0, 3, 20})
+        for (const int64_t past : {0, 1, 37})
+          for (const int64_t context : {0, 1, 4}) {
+            Case c;
+            c.h = (L + targets + context) % 3 == 0 ? Activation::relu : (past + context) % 4 == 0 ? Activation::softmax : Activation::silu;
+            c.visibility = visibility, c.Lq = c.Lk = L, c.D = 32, c.length_rule = LengthRule::visible, c.workers = 2;
+            c.hstu = true, c.targets = targets, c.past = past, c.context = std::min(context, L);
+            c.statistics = c.parameter_gradients = (targets + past) % 2 == 0;
+            c.seed = cases.size() + 1;
+            if (!quick() || cases.size() % 2 == 0 || L < 100) cases.push_back(c);
+          }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Attention, Hstu, ::testing::ValuesIn(hstu_cases()), case_name);
+
 // Larger than any block, one head: long sums over keys and rows.
 TEST(Attention, LongSequenceEqualsReference) {
   for (Activation h : {Activation::relu, Activation::gelu, Activation::identity, Activation::softmax})

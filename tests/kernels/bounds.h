@@ -4,7 +4,7 @@
 // gamma(n) = n u / (1 - n u) of the exact one, relative to the sum of the absolute products (Higham, Accuracy and Stability of
 // Numerical Algorithms, 3.1). Below, e_y is the bound of the error of y:
 //
-//   e_x    = gamma(D + 4) (|scale| sum_d |q_d k_d| + |b| + |log N|)     4 more: scale, shift and their own rounding
+//   e_x    = gamma(D + 4) (|scale| sum_d |q_d k_d| + |mask| + |b| + |log N|)     4 more: scale, shift, mask and their own rounding
 //   e_h    = e_x max |h'| near x + value_error(h, x)                    "near": x +- e_x, by its ends and the curvature
 //                                                                       + the reference's own, 4 eps_wide |x|
 //   e_h'   = change of h' within x +- e_x + slope_error(h, x)           1 where a kink is that near
@@ -60,13 +60,16 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
   const Activation h = rule.h;
   const bool softmax = p.softmax(), identity = h == Activation::identity;
   const double scale = std::abs(rule.scale);
-  const int64_t group = s.Hq / s.Hkv, D = s.D;
+  const int64_t group = s.Hq / s.Hkv, D = s.D, Dv = s.value_width();
 
   Results<double> e;
-  e.out.assign(static_cast<size_t>(s.B * s.Hq * s.Lq * D), tiny), e.dq = e.out;
-  e.dk.assign(static_cast<size_t>(s.B * s.Hkv * s.Lk * D), tiny), e.dv = e.dk;
+  e.out.assign(static_cast<size_t>(s.B * s.Hq * s.Lq * Dv), tiny), e.dq.assign(static_cast<size_t>(s.B * s.Hq * s.Lq * D), tiny);
+  e.dk.assign(static_cast<size_t>(s.B * s.Hkv * s.Lk * D), tiny), e.dv.assign(static_cast<size_t>(s.B * s.Hkv * s.Lk * Dv), tiny);
   e.weight_sum.assign(p.row_count(), tiny), e.weight_log = e.zero_share = e.lse = e.weight_sum;
   e.dgain.assign(static_cast<size_t>(s.Hq), tiny), e.dbias = e.dalpha = e.dgain;
+  e.dmask.assign(problem.dmask_size(), tiny);
+  // Elements of the mask's gradient are sums of so many at most.
+  const int64_t summands = e.dmask.empty() ? 0 : s.B * s.Hq * s.Lq * s.Lk / static_cast<int64_t>(e.dmask.size());
 
   reference::for_each_row(s, [&](const Sequence& seq, int64_t head, int64_t i) {
     const int64_t kv_head = head / group, row_at = seq.q_begin + i;
@@ -76,12 +79,13 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
     const auto stat = static_cast<size_t>((seq.b * s.Hq + head) * s.Lq + row_at), h_at = static_cast<size_t>(head);
     const double* q = row_of(p.q.cview(), seq.b, head, row_at);
     const double* grad_out = row_of(p.grad_out.cview(), seq.b, head, row_at);
-    const auto key = [&](size_t j) { return row_of(p.k.cview(), seq.b, kv_head, seq.k_begin + static_cast<int64_t>(j)); };
-    const auto val = [&](size_t j) { return row_of(p.v.cview(), seq.b, kv_head, seq.k_begin + static_cast<int64_t>(j)); };
+    const auto key = [&](size_t j) { return row_of(p.k.cview(), seq.b, kv_head, seq.k_begin + row.key[j]); };
+    const auto val = [&](size_t j) { return row_of(p.v.cview(), seq.b, kv_head, seq.k_begin + row.key[j]); };
     const double c = std::abs(row.c), log_c = c == 0 ? 0 : std::abs(std::log(c));
     const double shift = softmax ? 0 : std::abs(rule.bias ? rule.bias[head] : 0) + (rule.bias_log_n ? std::abs(row.log_n) : 0);
-    const double sum_n = gamma(row.n + (identity ? D + 12 : 8)),
-                 sum_rows = gamma(seq.lq * group + row.n * identity + (identity ? D + 12 : 8));
+    const int64_t widest = std::max(D, Dv);
+    const double sum_n = gamma(row.n + (identity ? widest + 12 : 8)),
+                 sum_rows = gamma(seq.lq * group + row.n * identity + (identity ? widest + 12 : 8));
 
     // Scores.
     std::vector<double> ex(n), size_x(n);
@@ -89,7 +93,7 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
     for (size_t j = 0; j < n; ++j) {
       double products = 0;
       for (int64_t d = 0; d < D; ++d) products += std::abs(q[d] * key(j)[d]);
-      size_x[j] = scale * products + shift;
+      size_x[j] = scale * products + shift + (s.mask.data ? std::abs(mask_value(s.mask, seq.b, head, i, row.key[j])) : 0);
       ex[j] = gamma(D + 4) * size_x[j];
       max_ex = std::max(max_ex, ex[j]);
       largest = std::max(largest, row.x[j]);
@@ -128,10 +132,10 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
     }
 
     // Forward.
-    double* eout = &e.out[stat * static_cast<size_t>(D)];
+    double* eout = &e.out[stat * static_cast<size_t>(Dv)];
     double size_E = 0;
     for (size_t j = 0; j < n; ++j) {
-      for (int64_t d = 0; d < D; ++d) eout[d] += row.m[j] * (ew[j] + sum_n * size_w[j]) * std::abs(val(j)[d]);
+      for (int64_t d = 0; d < Dv; ++d) eout[d] += row.m[j] * (ew[j] + sum_n * size_w[j]) * std::abs(val(j)[d]);
       e.weight_sum[stat] += ew[j] + sum_n * size_w[j];
       // w log|w|: the slope log|w| + 1 is taken at the worse end of w +- e_w; where w is lost, both values may be anything up to there.
       const double most = w[j] + ew[j], least = w[j] - ew[j];
@@ -148,9 +152,9 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
     double mean_G = 0, emean_G = 0, size_mean_G = 0;
     for (size_t j = 0; j < n; ++j) {
       double product = 0, size = 0;
-      for (int64_t d = 0; d < D; ++d) product += grad_out[d] * val(j)[d], size += std::abs(grad_out[d] * val(j)[d]);
+      for (int64_t d = 0; d < Dv; ++d) product += grad_out[d] * val(j)[d], size += std::abs(grad_out[d] * val(j)[d]);
       G[j] = row.m[j] * product, size_G[j] = row.m[j] * size;
-      eG[j] = gamma(D + 4) * size_G[j];
+      eG[j] = gamma(Dv + 4) * size_G[j];
       if (p.statistics && !softmax) {
         const double gs = p.grad_weight_sum[stat];
         G[j] += gs, size_G[j] += std::abs(gs), eG[j] += 2 * u * std::abs(gs);
@@ -164,8 +168,8 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
     }
     if (softmax) {
       // Kernels find sum_j w_j G_j as grad_out . out + grad_log weight_log, from the forward's results.
-      for (int64_t d = 0; d < D; ++d) emean_G += std::abs(grad_out[d]) * eout[d];
-      emean_G += gamma(D + row.n + 8) * size_mean_G;
+      for (int64_t d = 0; d < Dv; ++d) emean_G += std::abs(grad_out[d]) * eout[d];
+      emean_G += gamma(Dv + row.n + 8) * size_mean_G;
       if (p.statistics) emean_G += std::abs(p.grad_weight_log[stat]) * (e.weight_log[stat] + 4 * u * size_E);
     }
 
@@ -183,19 +187,22 @@ template <typename T> Results<double> error_bounds(const Problem<T>& problem) {
         edx = c * ((std::abs(slope[j]) + eslope[j]) * eG[j] + eslope[j] * std::abs(G[j])) + 4 * u * dx;
         size_dx = identity ? c * size_G[j] : dx;
       }
-      const auto kv_at = static_cast<size_t>(((seq.b * s.Hkv + kv_head) * s.Lk + seq.k_begin) * D) + j * static_cast<size_t>(D);
+      const auto kv_row = static_cast<size_t>((seq.b * s.Hkv + kv_head) * s.Lk + seq.k_begin + row.key[j]);
       for (int64_t d = 0; d < D; ++d) {
         const auto at = static_cast<size_t>(d);
         e.dq[q_at + at] += scale * (edx + sum_n * size_dx) * std::abs(key(j)[d]);
-        e.dk[kv_at + at] += scale * (edx + sum_rows * size_dx) * std::abs(q[d]);
-        e.dv[kv_at + at] += row.m[j] * (ew[j] + sum_rows * size_w[j]) * std::abs(grad_out[d]);
+        e.dk[kv_row * static_cast<size_t>(D) + at] += scale * (edx + sum_rows * size_dx) * std::abs(q[d]);
       }
+      for (int64_t d = 0; d < Dv; ++d)
+        e.dv[kv_row * static_cast<size_t>(Dv) + static_cast<size_t>(d)] +=
+            row.m[j] * (ew[j] + sum_rows * size_w[j]) * std::abs(grad_out[d]);
+      if (!e.dmask.empty()) e.dmask[problem.dmask_at(seq.b, head, i, row.key[j])] += edx + gamma(summands + 4) * size_dx;
       const double size_h = identity ? size_x[j] : std::abs(row.h[j]);
       const double eproduct =
-          eh[j] * std::abs(G[j]) + (std::abs(row.h[j]) + eh[j]) * eG[j] + gamma(row.n + 2 * D + 64) * size_h * size_G[j];
+          eh[j] * std::abs(G[j]) + (std::abs(row.h[j]) + eh[j]) * eG[j] + gamma(row.n + 2 * widest + 64) * size_h * size_G[j];
       e.dgain[h_at] += row.length_power * eproduct;
       e.dalpha[h_at] += std::abs(row.log_n) * c * eproduct;
-      e.dbias[h_at] += edx + gamma(row.n + 2 * D + 64) * size_dx;
+      e.dbias[h_at] += edx + gamma(row.n + 2 * widest + 64) * size_dx;
     }
   });
   return e;
@@ -233,6 +240,7 @@ template <typename T, typename R> void expect_within(const Results<T>& got, cons
   expect_within("dgain", got.dgain, wanted.dgain, bounds.dgain);
   expect_within("dbias", got.dbias, wanted.dbias, bounds.dbias);
   expect_within("dalpha", got.dalpha, wanted.dalpha, bounds.dalpha);
+  expect_within("dmask", got.dmask, wanted.dmask, bounds.dmask);
 }
 
 }  // namespace hinge::kernels::testing

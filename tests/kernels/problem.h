@@ -13,6 +13,7 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "../support/quick.h"
@@ -32,12 +33,19 @@ inline constexpr std::array kVisibilityNames = {"all", "causal", "keylengths", "
 enum class Layout { contiguous, packed, padded };
 inline constexpr std::array kLayoutNames = {"contiguous", "packed", "padded"};
 
+// The shape of a mask: which of B, Hq, Lq and Lk it has; the others are broadcast. transposed: all, with keys far apart in memory.
+enum class MaskShape { full, rows_and_keys, batch_and_keys, heads_rows_and_keys, batch_and_rows, transposed };
+inline constexpr std::array kMaskShapeNames = {"BHqk", "qk", "Bk", "Hqk", "Bq", "BHkq"};
+enum class MaskKind { none, boolean, additive };
+inline constexpr std::array kMaskKindNames = {"", "boolean", "additive"};
+
 struct Case {
   Activation h = Activation::relu;
   Visibility visibility = Visibility::all;
   LengthRule length_rule = LengthRule::keys;
   bool bias_log_n = false;
   int64_t B = 2, Hkv = 2, group = 1, Lq = 16, Lk = 16, D = 16;
+  int64_t Dv = 0;  // 0: D
   Layout layout = Layout::contiguous;
   bool head_parameters = false;     // random gain, bias and alpha; else their defaults
   bool statistics = false;          // ask for them, and give gradients for them
@@ -45,6 +53,11 @@ struct Case {
   double dropout = 0;
   int workers = 1;
   double scale = 0;  // 0: 1/sqrt(D)
+  MaskKind mask = MaskKind::none;
+  MaskShape mask_shape = MaskShape::full;
+  int64_t window_left = -1, window_right = -1;
+  bool hstu = false;  // with targets, past and context
+  int64_t targets = 0, past = 0, context = 0;
   IdentityOrder identity_order = IdentityOrder::automatic;
   uint64_t seed = 1;
 
@@ -58,7 +71,7 @@ struct Case {
   std::string name() const {
     std::string text = std::string(activation_name(h)) + "_" + kVisibilityNames[static_cast<size_t>(visibility)];
     text += "_B" + std::to_string(jagged() ? 1 : B) + "_H" + std::to_string(Hkv * group) + "to" + std::to_string(Hkv);
-    text += "_L" + std::to_string(Lq) + "x" + std::to_string(Lk) + "_D" + std::to_string(D);
+    text += "_L" + std::to_string(Lq) + "x" + std::to_string(Lk) + "_D" + std::to_string(D) + (Dv ? "v" + std::to_string(Dv) : "");
     text += "_n" + std::string(kLengthRuleNames[static_cast<size_t>(length_rule)]) + (bias_log_n ? "log" : "");
     text += std::string("_") + kLayoutNames[static_cast<size_t>(layout)];
     if (head_parameters) text += "_parameters";
@@ -66,6 +79,11 @@ struct Case {
     if (parameter_gradients) text += "_dparameters";
     if (dropout > 0) text += "_dropout";
     if (identity_order == IdentityOrder::linear) text += "_linear";
+    if (mask != MaskKind::none)
+      text += std::string("_") + kMaskKindNames[static_cast<size_t>(mask)] + kMaskShapeNames[static_cast<size_t>(mask_shape)];
+    const auto bound = [](int64_t n) { return n < 0 ? std::string("x") : std::to_string(n); };
+    if (window_left >= 0 || window_right >= 0) text += "_window" + bound(window_left) + "to" + bound(window_right);
+    if (hstu) text += "_hstu" + std::to_string(targets) + "t" + std::to_string(past) + "p" + std::to_string(context) + "c";
     return text + "_t" + std::to_string(workers);
   }
 };
@@ -143,6 +161,9 @@ template <typename T> class Array {
   }
 
   static std::array<Array, 3> make_qkv(Layout layout, bool output, const AttentionShape& s) {
+    if (s.value_width() != s.D)
+      return {make_one(layout, output, s.B, s.Hq, s.Lq, s.D), make_one(layout, output, s.B, s.Hkv, s.Lk, s.D),
+              make_one(layout, output, s.B, s.Hkv, s.Lk, s.value_width())};
     if (layout == Layout::packed && s.Hq == s.Hkv && s.Lq == s.Lk) {
       auto qkv = make(layout, 3, output, s.B, s.Hq, s.Lq, s.D);
       return {qkv[0], qkv[1], qkv[2]};
@@ -161,7 +182,7 @@ template <typename T> class Array {
 
 // What a forward and a backward give, in the order [B, H, L, D] and [B, H, L].
 template <typename T> struct Results {
-  std::vector<T> out, weight_sum, weight_log, zero_share, lse, dq, dk, dv;
+  std::vector<T> out, weight_sum, weight_log, zero_share, lse, dq, dk, dv, dmask;
   std::vector<double> dgain, dbias, dalpha;
   std::vector<SkipCount> forward_skipped, backward_skipped;
 };
@@ -177,20 +198,30 @@ template <typename T> struct Problem {
   AttentionShape shape;
   AttentionRule rule;
   bool statistics = false, parameter_gradients = true;
-  std::vector<int64_t> key_lengths, q_offsets, k_offsets;
+  std::vector<int64_t> key_lengths, q_offsets, k_offsets, num_targets;
   std::vector<double> gain, bias, alpha;
+  std::vector<uint8_t> boolean_mask;
+  std::vector<double> additive_mask;  // numbers that T has
+  std::vector<float> float_mask;      // the same, if T is float
   Array<T> q, k, v, grad_out;
   std::vector<T> grad_weight_sum, grad_weight_log;
 
   void allocate() {
     const auto qkv = Array<T>::make_qkv(layout, false, shape);
     q = qkv[0], k = qkv[1], v = qkv[2];
-    grad_out = Array<T>::make_one(layout, false, shape.B, shape.Hq, shape.Lq, shape.D);
+    grad_out = Array<T>::make_one(layout, false, shape.B, shape.Hq, shape.Lq, shape.value_width());
     grad_weight_sum.assign(row_count(), T(0));
     grad_weight_log.assign(row_count(), T(0));
   }
   size_t row_count() const { return static_cast<size_t>(shape.B * shape.Hq * shape.Lq); }
   bool softmax() const { return rule.h == Activation::softmax; }
+
+  // The gradient of an additive mask is laid out as the mask is.
+  size_t dmask_size() const { return additive_mask.size(); }
+  size_t dmask_at(int64_t b, int64_t head, int64_t i, int64_t j) const {
+    const MaskView& m = shape.mask;
+    return static_cast<size_t>(b * m.stride_b + head * m.stride_h + i * m.stride_q + j * m.stride_k);
+  }
 
   // The same problem with exactly the same numbers in another type.
   template <typename U> Problem<U> as() const {
@@ -198,6 +229,7 @@ template <typename T> struct Problem {
     other.shape = shape, other.rule = rule, other.statistics = statistics, other.parameter_gradients = parameter_gradients;
     other.key_lengths = key_lengths, other.q_offsets = q_offsets, other.k_offsets = k_offsets;
     other.gain = gain, other.bias = bias, other.alpha = alpha;
+    other.num_targets = num_targets, other.boolean_mask = boolean_mask, other.additive_mask = additive_mask;
     other.point_into_own_vectors();
     other.allocate();
     const auto copy = [](const Array<T>& from, const Array<U>& to) {
@@ -215,8 +247,54 @@ template <typename T> struct Problem {
     const auto data = [](const auto& values) { return values.empty() ? nullptr : values.data(); };
     shape.key_lengths = data(key_lengths), shape.q_offsets = data(q_offsets), shape.k_offsets = data(k_offsets);
     rule.gain = data(gain), rule.bias = data(bias), rule.alpha = data(alpha);
+    shape.hstu.num_targets = data(num_targets);
+    if (!boolean_mask.empty()) shape.mask.data = boolean_mask.data(), shape.mask.type = MaskType::boolean;
+    if (additive_mask.empty()) return;
+    shape.mask.data = additive_mask.data(), shape.mask.type = MaskType::float64;
+    if (!std::is_same_v<T, float>) return;
+    float_mask.assign(additive_mask.begin(), additive_mask.end());
+    shape.mask.data = float_mask.data(), shape.mask.type = MaskType::float32;
   }
 };
+
+// A mask with everything that can go wrong: rows that see nothing, keys that nobody sees, a hidden rectangle larger than tiles, one that is
+// all open, and elements hidden here and there.
+template <typename T> void make_mask(const Case& c, Problem<T>& p) {
+  if (c.mask == MaskKind::none) return;
+  const AttentionShape& s = p.shape;
+  const MaskShape shape = c.mask_shape;
+  const bool has_b = shape != MaskShape::rows_and_keys && shape != MaskShape::heads_rows_and_keys;
+  const bool has_h = shape == MaskShape::full || shape == MaskShape::transposed || shape == MaskShape::heads_rows_and_keys;
+  const bool has_q = shape != MaskShape::batch_and_keys, has_k = shape != MaskShape::batch_and_rows;
+  const int64_t B = has_b ? s.B : 1, H = has_h ? s.Hq : 1, Q = has_q ? s.Lq : 1, K = has_k ? s.Lk : 1;
+  const bool transposed = shape == MaskShape::transposed;
+  const std::array<int64_t, 4> strides = {H * Q * K, Q * K, transposed ? 1 : K, transposed ? Q : 1};
+  MaskView& view = p.shape.mask;
+  view.stride_b = has_b ? strides[0] : 0, view.stride_h = has_h ? strides[1] : 0;
+  view.stride_q = has_q ? strides[2] : 0, view.stride_k = has_k ? strides[3] : 0;
+
+  std::mt19937_64 random(c.seed * 77003 + 5);
+  std::normal_distribution<double> normal;
+  std::bernoulli_distribution sometimes(0.3);
+  const auto size = static_cast<size_t>(std::max<int64_t>(B * H * Q * K, 1));
+  if (c.mask == MaskKind::boolean) p.boolean_mask.assign(size, 0);
+  if (c.mask == MaskKind::additive) p.additive_mask.assign(size, 0);
+  for (int64_t b = 0; b < B; ++b)
+    for (int64_t h = 0; h < H; ++h)
+      for (int64_t i = 0; i < Q; ++i)
+        for (int64_t j = 0; j < K; ++j) {
+          bool hidden = sometimes(random);
+          if (i >= Q / 3 && j < K / 2) hidden = false;
+          if (i < Q / 2 && j >= K / 2 && Q > 1) hidden = true;
+          if ((Q > 1 && (i + b) % 11 == 3) || (K > 1 && j % 7 == 2)) hidden = true;
+          const size_t at = p.dmask_at(b, h, i, j);
+          if (c.mask == MaskKind::boolean) p.boolean_mask[at] = hidden ? 0 : 1;
+          if (c.mask == MaskKind::additive) {
+            const double value = static_cast<double>(static_cast<T>(normal(random)));
+            p.additive_mask[at] = hidden ? -std::numeric_limits<double>::infinity() : value;
+          }
+        }
+}
 
 template <typename T> Problem<T> make_problem(const Case& c) {
   std::mt19937_64 random(c.seed * 1000003 + static_cast<uint64_t>(c.Lq * 7919 + c.Lk * 104729 + c.D));
@@ -227,7 +305,7 @@ template <typename T> Problem<T> make_problem(const Case& c) {
   p.layout = c.layout;
   p.statistics = c.statistics, p.parameter_gradients = c.parameter_gradients;
   AttentionShape& s = p.shape;
-  s.B = c.jagged() ? 1 : c.B, s.Hq = c.Hkv * c.group, s.Hkv = c.Hkv, s.Lq = c.Lq, s.Lk = c.Lk, s.D = c.D;
+  s.B = c.jagged() ? 1 : c.B, s.Hq = c.Hkv * c.group, s.Hkv = c.Hkv, s.Lq = c.Lq, s.Lk = c.Lk, s.D = c.D, s.Dv = c.Dv;
   s.causal = c.causal();
   if (c.has_key_lengths()) {
     // Between nothing and everything, both included.
@@ -244,6 +322,15 @@ template <typename T> Problem<T> make_problem(const Case& c) {
     };
     p.q_offsets = offsets(s.Lq), p.k_offsets = c.Lq == c.Lk ? p.q_offsets : offsets(s.Lk);
   }
+  s.window_left = c.window_left, s.window_right = c.window_right;
+  if (c.hstu) {
+    s.hstu = {true, nullptr, c.past, c.context};
+    for (int64_t n = 0; n < (c.jagged() ? s.sequences : s.B); ++n) {
+      const int64_t length = c.jagged() ? p.q_offsets[static_cast<size_t>(n) + 1] - p.q_offsets[static_cast<size_t>(n)] : s.Lk;
+      p.num_targets.push_back(std::clamp<int64_t>(length - c.context, 0, uniform(0, c.targets)));
+    }
+  }
+  make_mask(c, p);
   AttentionRule& r = p.rule;
   r.h = c.h;
   r.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D));
@@ -296,7 +383,7 @@ template <typename T, typename Forward, typename Backward> Results<T> run(const 
   r.forward_skipped.assign(static_cast<size_t>(s.B * s.Hq), SkipCount{-1, -1});
   r.backward_skipped = r.forward_skipped;
 
-  const Array<T> out = Array<T>::make_one(p.layout, true, s.B, s.Hq, s.Lq, s.D);
+  const Array<T> out = Array<T>::make_one(p.layout, true, s.B, s.Hq, s.Lq, s.value_width());
   AttentionForward<T> f;
   f.q = p.q.cview(), f.k = p.k.cview(), f.v = p.v.cview(), f.out = out.view;
   f.weight_sum = inside(r.weight_sum), f.weight_log = inside(r.weight_log), f.zero_share = inside(r.zero_share), f.lse = inside(r.lse);
@@ -317,9 +404,13 @@ template <typename T, typename Forward, typename Backward> Results<T> run(const 
     b.dgain = r.dgain.data(), b.dbias = r.dbias.data(), b.dalpha = r.dalpha.data();
   }
   b.skipped = r.backward_skipped.data();
+  if (p.dmask_size() > 0) {
+    r.dmask.assign(p.dmask_size(), T(0));
+    b.dmask = {r.dmask.data(), s.mask.stride_b, s.mask.stride_h, s.mask.stride_q, s.mask.stride_k};
+  }
   backward(s, p.rule, b);
   EXPECT_TRUE(grads[0].guards_intact()) << "guards of dq";
-  EXPECT_TRUE(grads[1].guards_intact()) << "guards of dk and dv";
+  EXPECT_TRUE(grads[1].guards_intact() && grads[2].guards_intact()) << "guards of dk and dv";
 
   strip(r.weight_sum, "weight_sum"), strip(r.weight_log, "weight_log"), strip(r.zero_share, "zero_share"), strip(r.lse, "lse");
   r.out = out.flat(), r.dq = grads[0].flat(), r.dk = grads[1].flat(), r.dv = grads[2].flat();

@@ -195,11 +195,11 @@ TEST(Reference, WhoSeesWhat) {
 
   AttentionRule rule;
   rule.length_rule = LengthRule::keys;
-  EXPECT_EQ(sequence(shape, 0).row_length(rule, 0), 5);
+  EXPECT_EQ(sequence(shape, 0).row_length(rule, 3), 5);
   rule.length_rule = LengthRule::visible;
-  EXPECT_EQ(sequence(shape, 0).row_length(rule, 0), 3);
+  EXPECT_EQ(sequence(shape, 0).row_length(rule, 3), 3);
   rule.length_rule = LengthRule::fixed, rule.length_n = 2.5;
-  EXPECT_EQ(sequence(shape, 0).row_length(rule, 0), 2.5);
+  EXPECT_EQ(sequence(shape, 0).row_length(rule, 3), 2.5);
 
   const int64_t q_offsets[] = {0, 0, 2, 6}, k_offsets[] = {0, 1, 4, 6};
   shape = AttentionShape{};

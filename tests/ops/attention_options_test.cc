@@ -20,6 +20,8 @@ using torch::autograd::variable_list;
 // A value that is not the default.
 bool changed(bool value) { return !value; }
 double changed(double value) { return value + 0.1; }
+int64_t changed(int64_t value) { return value + 3; }
+std::optional<Window> changed(const std::optional<Window>&) { return Window{4, 5}; }
 std::optional<double> changed(const std::optional<double>&) { return 0.3; }
 Tensor changed(const Tensor&) { return at::rand({2}); }
 PerHead changed(const PerHead&) { return at::rand({2}); }
@@ -90,7 +92,7 @@ TEST(AttentionOptions, SurviveTheWayToBackward) {
       Keeps::found = {};
       torch::autograd::grad({y.sum()}, {x}, {}, /*retain_graph=*/true);
       expect_equal(Keeps::found.options, given);
-      EXPECT_EQ(Keeps::found.wanted, (std::array<bool, 3>{false, given.bias.values.defined(), false}));
+      EXPECT_EQ(Keeps::found.wanted, (std::array<bool, 4>{false, given.bias.values.defined(), false, false}));
       ASSERT_EQ(Keeps::found.tensors.size(), 2u);
       EXPECT_TRUE(at::equal(Keeps::found.tensors[0], x));
       EXPECT_FALSE(Keeps::found.tensors[1].defined());

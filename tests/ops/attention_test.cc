@@ -95,11 +95,16 @@ TEST(Attention, EqualsThePlainFormulaInValueAndGradient) {
 struct Case {
   std::string name;
   AttentionOptions options;
-  int64_t B = 2, Hq = 4, Hkv = 2, Lq = 13, Lk = 21, D = 8;
+  int64_t B = 2, Hq = 4, Hkv = 2, Lq = 13, Lk = 21, D = 8, Dv = 8;
 };
 
+Tensor random_bools(at::IntArrayRef sizes) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{99});
+  return at::rand(sizes, generator) > 0.4;
+}
+
 std::vector<Case> visibility_cases() {
-  std::vector<Case> cases(7);
+  std::vector<Case> cases(13);
   cases[0].name = "all";
   cases[1].name = "causal";
   cases[1].options.causal = true;
@@ -115,11 +120,35 @@ std::vector<Case> visibility_cases() {
   cases[5].name = "jagged";
   cases[6].name = "jagged, causal";
   cases[6].options.causal = true;
-  for (size_t i : {5, 6}) {
+  cases[7].name = "window";
+  cases[7].options.window = Window{4, 2};
+  cases[7].Dv = 5;
+  cases[8].name = "causal window, key lengths";
+  cases[8].options.window = Window{3, -1};
+  cases[8].options.causal = true;
+  cases[8].options.key_lengths = integers({21, 16});
+  cases[9].name = "boolean mask";
+  cases[9].options.attn_mask = random_bools({2, 1, 13, 21});
+  cases[9].Dv = 19;
+  cases[10].name = "additive mask, causal";
+  cases[10].options.attn_mask =
+      leaf({4, 13, 21}, 21).detach().masked_fill(random_bools({13, 21}).logical_not(), -std::numeric_limits<double>::infinity());
+  cases[10].options.causal = true;
+  cases[11].name = "hstu";
+  cases[11].options.num_targets = integers({3, 0});
+  cases[11].options.contextual_seq_len = 2;
+  cases[11].Lq = cases[11].Lk = 17;
+  cases[12].name = "hstu, jagged";
+  cases[12].options.num_targets = integers({1, 0, 0, 5});
+  cases[12].options.max_attn_len = 3;
+  cases[12].Lq = 21;
+  for (size_t i : {11, 12}) cases[i].options.causal = true;
+  for (size_t i : {5, 6, 12}) {
     cases[i].B = 1;
     cases[i].options.q_offsets = integers({0, 4, 4, 9, 13});
     cases[i].options.k_offsets = integers({0, 3, 7, 7, 21});
   }
+  cases[12].options.q_offsets = cases[12].options.k_offsets;
   return cases;
 }
 
@@ -157,7 +186,7 @@ TEST(Attention, CompositePathEqualsFusedOne) {
   for (const Case& c : all_cases()) {
     SCOPED_TRACE(c.name);
     const Tensor q = leaf({c.B, c.Hq, c.Lq, c.D}, 1).detach(), k = leaf({c.B, c.Hkv, c.Lk, c.D}, 2).detach(),
-                 v = leaf({c.B, c.Hkv, c.Lk, c.D}, 3).detach();
+                 v = leaf({c.B, c.Hkv, c.Lk, c.Dv}, 3).detach();
     const AttentionOutputs fused = attention_forward_cpu(q, k, v, c.options, true);
     const AttentionOutputs composite = attention_forward_composite(q, k, v, c.options, true);
     EXPECT_LT(largest_difference(std::get<0>(fused), std::get<0>(composite)), 1e-11) << "out";
@@ -167,7 +196,7 @@ TEST(Attention, CompositePathEqualsFusedOne) {
     EXPECT_TRUE(at::allclose(std::get<5>(fused), std::get<5>(composite), 1e-12, 1e-12)) << "lse";
 
     AttentionBackwardInputs inputs;
-    inputs.grad_out = leaf({c.B, c.Hq, c.Lq, c.D}, 4).detach();
+    inputs.grad_out = leaf({c.B, c.Hq, c.Lq, c.Dv}, 4).detach();
     inputs.grad_weight_sum = leaf({c.B, c.Hq, c.Lq}, 5).detach();
     inputs.grad_weight_log = leaf({c.B, c.Hq, c.Lq}, 6).detach();
     inputs.out = std::get<0>(fused);
@@ -184,6 +213,7 @@ TEST(Attention, CompositePathEqualsFusedOne) {
     EXPECT_LT(largest_difference(std::get<3>(a), std::get<3>(b)), 1e-9) << "dgain";
     EXPECT_LT(largest_difference(std::get<4>(a), std::get<4>(b)), 1e-9) << "dbias";
     EXPECT_LT(largest_difference(std::get<5>(a), std::get<5>(b)), 1e-9) << "dalpha";
+    EXPECT_LT(largest_difference(std::get<6>(a), std::get<6>(b)), 1e-9) << "dmask";
   }
 }
 
@@ -454,7 +484,7 @@ TEST(Errors, SayWhatWasGivenAndWhatIsAllowed) {
       {q.to(at::kHalf), k, k, {}, "query has dtype Half; float32 and float64 are supported, cast it to one of them"},
       {q, k.to(at::kBFloat16), k, {}, "key has dtype BFloat16; float32 and float64 are supported, cast it to one of them"},
       {q, k, k.to(at::kDouble), {}, "query, key and value must have one dtype, got Float for query and Double for value"},
-      {q, k, tensor({2, 2, 6, 8}), {}, "key and value must have one shape, got [2, 2, 5, 8] and [2, 2, 6, 8]"},
+      {q, k, tensor({2, 2, 6, 8}), {}, "key and value must have one shape but for the width, got [2, 2, 5, 8] and [2, 2, 6, 8]"},
       {q, one_k, one_k, {}, "query and key must have one batch size, got 2 and 1"},
       {q, tensor({2, 2, 5, 7}), tensor({2, 2, 5, 7}), {}, "query and key must have one head width, got 8 and 7"},
       {tensor({2, 4, 3, 0}),

@@ -1,13 +1,14 @@
 // Point-wise attention on plain pointers: what is computed, and the entry points of the fused SIMD kernels.
 // No torch here; the LibTorch op is hinge/ops/attention.h.
 //
-// Legend: B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Lq and Lk lengths, D head width.
+// Legend: B batch, Hq query heads, Hkv key/value heads (Hq a multiple of Hkv), Lq and Lk lengths, D width of queries and keys, Dv of
+// values.
 //
-//   x_ij  = scale * q_i . k_j + b_h - [bias_log_n] log N_i
+//   x_ij  = scale * q_i . k_j + mask_ij + b_h - [bias_log_n] log N_i
 //   w_ij  = g_h * N_i^-alpha_h * h(x_ij)             if row i sees key j, else exactly 0
 //   out_i = sum_j dropout(w_ij) * v_j
 //
-// Softmax is the exception: w_i = softmax of scale * q_i . k_j over the visible j; it takes no gain, bias, alpha or length rule.
+// Softmax is the exception: w_i = softmax of scale * q_i . k_j + mask_ij over the visible j; it takes no gain, bias, alpha or length rule.
 // A row that sees no key gives zero, and so do its statistics and gradients. A hidden key is never read: it may hold anything.
 //
 // A visible key with a weight of exactly 0 (relu and its like) is mostly computed as 0 * v_j, but left out where neighbouring rows have no
@@ -47,8 +48,31 @@ template <typename T> struct View {
   int64_t stride_l = 0;
 };
 
+// A mask [B, Hq, Lq, Lk] with any strides, counted in elements, 0 where it is broadcast. Boolean (one byte per element): key j is hidden
+// from row i where it is 0. Additive: added to the scores, and a key is hidden where it is -inf.
+enum class MaskType { boolean, float32, float64 };
+struct MaskView {
+  const void* data = nullptr;  // null: no mask
+  MaskType type = MaskType::boolean;
+  int64_t stride_b = 0, stride_h = 0, stride_q = 0, stride_k = 0;
+};
+
+// The mask of HSTU, a causal one, with the names of that code. A sequence is contextual_seq_len items of context, then the history, then
+// num_targets targets. Context sees context and history. An item of the history sees what is before it and itself. A target sees context,
+// history and itself, but no other target. Counted in history, with the context as one item before it, a row of history sees at most
+// max_attn_len items back, and a target at most the last max_attn_len (0: any number); context ignores that.
+struct HstuMask {
+  bool used = false;
+  const int64_t* num_targets = nullptr;  // [sequences], or [B] if not jagged; null: 0
+  int64_t max_attn_len = 0;
+  int64_t contextual_seq_len = 0;
+};
+
 struct AttentionShape {
   int64_t B = 0, Hq = 0, Hkv = 0, Lq = 0, Lk = 0, D = 0;
+  int64_t Dv = 0;  // 0: D
+
+  int64_t value_width() const { return Dv ? Dv : D; }
 
   // Row i sees the keys j with  j <= i + Lk - Lq  (right-aligned: the last query sees every key). Lk is the length of the array, also
   // with key_lengths: with Lq = Lk, row i then sees the first min(i + 1, key_lengths[b]) keys. For caches of different lengths, use
@@ -58,9 +82,19 @@ struct AttentionShape {
   // [B], each in [0, Lk]: batch row b sees only its first key_lengths[b] keys. Null: all.
   const int64_t* key_lengths = nullptr;
 
+  // Row i, at the place p = i + Lk - Lq among the keys, sees only the keys from p - window_left to p + window_right. Below 0: no bound on
+  // that side.
+  int64_t window_left = -1, window_right = -1;
+
+  // Together with everything above. Not for jagged sequences.
+  MaskView mask = {};
+
+  // Needs causal and Lq = Lk, of every sequence if jagged. Excludes key_lengths and windows.
+  HstuMask hstu = {};
+
   // Jagged: B is 1 and sequence s owns query rows [q_offsets[s], q_offsets[s+1]) and keys [k_offsets[s], k_offsets[s+1]).
   // Both arrays have sequences + 1 entries, start at 0, never decrease and end at Lq and Lk. Null: not jagged.
-  // Causal is right-aligned within each sequence. Excludes key_lengths.
+  // Causal and windows are right-aligned within each sequence. Excludes key_lengths and mask.
   const int64_t* q_offsets = nullptr;
   const int64_t* k_offsets = nullptr;
   int64_t sequences = 0;
@@ -98,7 +132,7 @@ struct SkipCount {
 
 template <typename T> struct AttentionForward {
   View<const T> q, k, v;
-  View<T> out;  // [B, Hq, Lq, D]
+  View<T> out;  // [B, Hq, Lq, Dv]
 
   // Optional, contiguous [B, Hq, Lq]. With w the weights as above and sums over the visible keys:
   T* weight_sum = nullptr;  // sum_j w_ij
@@ -110,9 +144,16 @@ template <typename T> struct AttentionForward {
   SkipCount* skipped = nullptr;  // optional, [B * Hq]; of a jagged batch all sequences together
 };
 
+// Where the gradient of an additive mask goes: strides as in MaskView, 0 where the gradient is the sum. Added to: the caller clears it.
+// Not both stride_q and stride_k may be 0, unless Lq or Lk is 1.
+template <typename T> struct MaskGradient {
+  T* data = nullptr;
+  int64_t stride_b = 0, stride_h = 0, stride_q = 0, stride_k = 0;
+};
+
 template <typename T> struct AttentionBackward {
   View<const T> q, k, v;
-  View<const T> grad_out;              // [B, Hq, Lq, D]
+  View<const T> grad_out;              // [B, Hq, Lq, Dv]
   const T* grad_weight_sum = nullptr;  // optional, contiguous [B, Hq, Lq]
   const T* grad_weight_log = nullptr;  // optional, contiguous [B, Hq, Lq]
 
@@ -121,7 +162,8 @@ template <typename T> struct AttentionBackward {
   const T* lse = nullptr;
   const T* weight_log = nullptr;  // only with grad_weight_log
 
-  View<T> dq, dk, dv;  // shapes of q, k, v; overwritten
+  View<T> dq, dk, dv;     // shapes of q, k, v; overwritten
+  MaskGradient<T> dmask;  // optional
 
   // Optional [Hq], overwritten. Not for softmax.
   double* dgain = nullptr;
