@@ -180,7 +180,7 @@ def test_maps_of_a_model():
 def plain_regulariser(weights, visible, margin=0.7):
     S, E = weights.sum(-1), torch.where(weights > 0, weights * weights.clamp_min(1e-300).log(), 0).sum(-1)
     seen = visible.expand_as(S).double()
-    value = S.log().abs() + (S.log() - E / S - margin * seen.clamp_min(1).log()).clamp_min(0)
+    value = S.log().abs() + (S.log() - E / S - margin * seen.clamp_min(1 + 1e-9).log()).clamp_min(0)
     return torch.where(seen > 0, value, 0).mean()
 
 
