@@ -20,8 +20,8 @@ import time
 import torch
 import torch.nn.functional as F
 from report import markdown_table
-from timm_import import import_timm
 from torch.nn.attention.flex_attention import flex_attention
+from torchvision_operators import define_missing
 
 BATCH, IMAGE, PATCH, WIDTH, DEPTH, HEADS, CLASSES = 8, 224, 16, 384, 12, 6, 1000
 LENGTH, D = (IMAGE // PATCH) ** 2 + 1, WIDTH // HEADS
@@ -47,11 +47,14 @@ class eager_relu_for_sdpa:
 
 
 def timm_vit():
-    timm = import_timm()
+    define_missing()
+    import timm
+
     return timm.create_model("vit_small_patch16_224", num_classes=CLASSES)
 
 
 def transformers_vit():
+    define_missing()
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(hidden_size=WIDTH, num_hidden_layers=DEPTH, num_attention_heads=HEADS, intermediate_size=4 * WIDTH, image_size=IMAGE,

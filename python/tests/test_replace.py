@@ -1,9 +1,5 @@
 """hinge.replace_attention in models of timm and of torch.nn: the same outputs with softmax, trained with relu, clear errors."""
 
-import importlib.util
-import pathlib
-import sys
-
 import eager
 import pytest
 import torch
@@ -12,15 +8,11 @@ from torch import nn
 
 import hinge
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from timm_import import import_timm  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def timm():
-    if importlib.util.find_spec("timm") is None:
-        pytest.skip("timm is not installed")
-    return import_timm()
+    return pytest.importorskip("timm")
 
 
 def tiny_vit(timm, **options):
