@@ -163,7 +163,6 @@ WORDS = "the a red blue green cat dog bird house tree sees likes finds eats".spl
 TRANSLATION = """
 task = "translation"
 [model]
-size = "tiny"
 width = 32
 depth = 2
 heads = 4
