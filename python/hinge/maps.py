@@ -28,7 +28,8 @@ def attention_weights(query: torch.Tensor, key: torch.Tensor, **options: Any) ->
     for first in range(0, Lk, D):  # as many columns at a time as values have
         part = unit[:, first : first + D]
         values = torch.nn.functional.pad(part, (0, D - part.shape[1])).expand_as(key)
-        columns.append(attention(query, key, values, **options)[..., : part.shape[1]])
+        weights: torch.Tensor = attention(query, key, values, **options)
+        columns.append(weights[..., : part.shape[1]])
     return torch.cat(columns, -1) if columns else query.new_zeros(*query.shape[:3], 0)
 
 

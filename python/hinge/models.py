@@ -73,6 +73,8 @@ class _Attentions:
         parts["length_rule"] = config["length"] or None
         learned = {name: config[f"learn_{name}"] or "none" for name in ("alpha", "gain", "bias")}
         gamma = _given(config["gamma"])
+        sharings = {f"learn_{name}": "layer" if sharing == "model" else sharing for name, sharing in learned.items()}
+        options: dict[str, Any] = parts | sharings | more
         attention = kind(
             self.width,
             self.heads,
@@ -82,9 +84,7 @@ class _Attentions:
             qk_norm_bias=config["qk_norm_bias"] is not False,
             gate=config["gate"] or "none",
             attn_drop=_given(config["dropout"]) or 0.0,
-            **{f"learn_{name}": "layer" if sharing == "model" else sharing for name, sharing in learned.items()},
-            **parts,
-            **more,
+            **options,
         )
         for name, sharing in learned.items():
             if sharing == "model":
@@ -135,8 +135,8 @@ class Block(nn.Module):
         """offsets: of jagged sequences, the tokens' own and the context's; each sequence drops its path by itself."""
         own, other = offsets if offsets is not None else (None, None)
 
-        def branch(x: torch.Tensor, norm: nn.Module, layer: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-            result = self.drop(layer(norm(x) if self.pre else x))
+        def branch(x: torch.Tensor, norm: Callable[..., torch.Tensor], layer: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+            result: torch.Tensor = self.drop(layer(norm(x) if self.pre else x))
             if self.training and self.drop_path > 0:
                 sequences = len(x) if own is None else len(own) - 1
                 factors = torch.empty(sequences, 1, 1, dtype=x.dtype, device=x.device).bernoulli_(1 - self.drop_path) / (1 - self.drop_path)
@@ -201,7 +201,8 @@ class _AttentionPool(Attention):
     def forward(self, x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         probe = self.latent.expand(len(x), 1, -1)
         out = self.finish(probe, self.attended(probe, x)[0])
-        return (out + self.mlp(self.norm(out))).squeeze(1)
+        pooled: torch.Tensor = out + self.mlp(self.norm(out))
+        return pooled.squeeze(1)
 
 
 class VisionTransformer(nn.Module):
@@ -267,8 +268,8 @@ class VisionTransformer(nn.Module):
             x = self.norm(x[:, 0])
         else:
             x = self.attn_pool(self.norm(x))
-        x = self.pre_logits(x)
-        return x if pre_logits else self.head(x)
+        features: torch.Tensor = self.pre_logits(x)
+        return features if pre_logits else self.head(features)  # type: ignore[no-any-return]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return self.forward_head(self.forward_features(images))

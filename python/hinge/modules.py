@@ -182,8 +182,8 @@ class Attention(nn.Module):
             if context is None:
                 q, k, v = self.qkv(x).split((q_dim, kv_dim, kv_dim), -1)
             else:  # the packed matrix, in its parts
-                q_weight, kv_weight = self.qkv.weight.split((q_dim, 2 * kv_dim))
-                q_bias, kv_bias = (None, None) if self.qkv.bias is None else self.qkv.bias.split((q_dim, 2 * kv_dim))
+                q_weight, kv_weight = torch.split(self.qkv.weight, [q_dim, 2 * kv_dim])
+                q_bias, kv_bias = (None, None) if self.qkv.bias is None else torch.split(self.qkv.bias, [q_dim, 2 * kv_dim])
                 q = F.linear(x, q_weight, q_bias)
                 k, v = F.linear(source, kv_weight, kv_bias).chunk(2, -1)
         elif hasattr(self, "kv"):
@@ -193,7 +193,7 @@ class Attention(nn.Module):
             q, k, v = self.q_proj(x), self.k_proj(source), self.v_proj(source)
 
         def heads(y: torch.Tensor, count: int) -> torch.Tensor:
-            return y.unflatten(-1, (count, self.head_dim)).transpose(1, 2)
+            return y.reshape(*y.shape[:2], count, self.head_dim).transpose(1, 2)
 
         return heads(q, self.num_heads), heads(k, self.num_kv_heads), heads(v, self.num_kv_heads)
 
@@ -208,19 +208,19 @@ class Attention(nn.Module):
         return self.options | {name: value for name, value in numbers.items() if value is not None}
 
     def attended(self, x: torch.Tensor, context: torch.Tensor | None = None, *, is_causal: bool = False, return_statistics: bool = False,
-                 **masks: torch.Tensor | None) -> tuple[torch.Tensor, AttentionStatistics | None]:  # fmt: skip
+                 **masks: Any) -> tuple[torch.Tensor, AttentionStatistics | None]:  # fmt: skip
         """The heads of the result side by side, ``[B, Lq, Hq * D]``, before the output projection."""
         if x.dim() != 3:
             raise ValueError(f"the input must be [batch, length, width], got the shape {tuple(x.shape)}")
         q, k, v = self.project(x, context)
         q, k = self.q_norm(q), self.k_norm(k)
-        given = {name: mask for name, mask in masks.items() if mask is not None}
+        given: dict[str, Any] = {name: mask for name, mask in masks.items() if mask is not None}
         causal = self.is_causal or is_causal
         dropout = self.attn_drop.p if self.training else 0.0
         statistics = None
         if self.sparse:
-            if return_statistics:
-                raise ValueError(f"the preset {self.sparse} has no statistics: its weights sum to 1")
+            if return_statistics or "window" in given:
+                raise ValueError(f"the preset {self.sparse} has neither statistics nor windows: its weights sum to 1, and it takes attn_mask")
             weights = _sparse.weights(self.sparse, q, k, is_causal=causal, **self.options, **given)
             record(self, lambda: weights)
             out = F.dropout(weights, dropout) @ v.repeat_interleave(self.num_heads // self.num_kv_heads, 1)
@@ -248,13 +248,14 @@ class Attention(nn.Module):
         attn_mask: torch.Tensor | None = None,
         is_causal: bool = False,
         key_lengths: torch.Tensor | None = None,
+        window: tuple[int | None, int | None] | None = None,
         q_offsets: torch.Tensor | None = None,
         k_offsets: torch.Tensor | None = None,
         return_statistics: bool = False,
     ) -> Any:
         """``[B, Lq, dim]``; with return_statistics that and :class:`hinge.AttentionStatistics`. Masks are as in :func:`hinge.attention`."""
         out, statistics = self.attended(x, context, is_causal=is_causal, return_statistics=return_statistics, attn_mask=attn_mask,
-                                        key_lengths=key_lengths, q_offsets=q_offsets, k_offsets=k_offsets)  # fmt: skip
+                                        key_lengths=key_lengths, window=window, q_offsets=q_offsets, k_offsets=k_offsets)  # fmt: skip
         result = self.finish(x, self.norm(out))
         return (result, statistics) if return_statistics else result
 
@@ -337,10 +338,10 @@ class MultiheadAttention(nn.Module):
         if query is key and key is value:
             parts = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
         else:
-            biases = (None, None, None) if self.in_proj_bias is None else self.in_proj_bias.split(C)
-            weights = self.in_proj_weight.split(C)
+            biases = (None, None, None) if self.in_proj_bias is None else torch.split(self.in_proj_bias, C)
+            weights = torch.split(self.in_proj_weight, C)
             parts = tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
-        q, k, v = (y.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for y in parts)
+        q, k, v = (y.reshape(*y.shape[:2], self.num_heads, self.head_dim).transpose(1, 2) for y in parts)
         return q, k, v
 
     def extra_repr(self) -> str:
@@ -360,7 +361,7 @@ def _visible_or_added(mask: torch.Tensor | None, batch: int, heads: int | None, 
         mask = mask.to(dtype)
     if heads is None:
         return mask.reshape(batch, 1, 1, mask.shape[-1])
-    return mask.unflatten(0, (batch, heads)) if mask.dim() == 3 else mask
+    return mask.reshape(batch, heads, *mask.shape[1:]) if mask.dim() == 3 else mask
 
 
 def _both(a: torch.Tensor | None, b: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:

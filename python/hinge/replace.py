@@ -96,8 +96,8 @@ def _check_options(options: dict[str, Any]) -> None:
 
 def _timm_attention() -> tuple[type, ...]:
     """timm's Attention, if timm has been imported: else there is none in the model."""
-    modules = (sys.modules.get(name) for name in ("timm.layers.attention", "timm.models.vision_transformer"))
-    return tuple({module.Attention for module in modules if hasattr(module, "Attention")})
+    modules = [sys.modules.get(name) for name in ("timm.layers.attention", "timm.models.vision_transformer")]
+    return tuple({module.Attention for module in modules if module is not None and hasattr(module, "Attention")})
 
 
 def _replacement(module: nn.Module, options: dict[str, Any], learned: dict[str, Any]) -> nn.Module:

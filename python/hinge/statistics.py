@@ -41,8 +41,7 @@ def regulariser(statistics: AttentionStatistics, visible: int | torch.Tensor, ma
     return value
 
 
-@torch.library.register_fake("hinge::regulariser")
-def _(weight_sum: torch.Tensor, weight_log: torch.Tensor, visible: torch.Tensor, margin: float = 0.0) -> tuple[torch.Tensor, ...]:
+def _shapes(weight_sum: torch.Tensor, weight_log: torch.Tensor, visible: torch.Tensor, margin: float = 0.0) -> tuple[torch.Tensor, ...]:
     return weight_sum.new_empty(()), torch.empty_like(weight_sum), torch.empty_like(weight_log)
 
 
@@ -56,4 +55,5 @@ def _scale_gradients(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[torch.Tenso
     return by_sum * grad, by_log * grad, None, None
 
 
+torch.library.register_fake("hinge::regulariser", _shapes)
 torch.library.register_autograd("hinge::regulariser", _scale_gradients, setup_context=_keep_gradients)

@@ -91,6 +91,21 @@ def test_lengths_and_offsets():
     torch.testing.assert_close(jagged[0], torch.cat([by_lengths[0, :3], by_lengths[1]]))
 
 
+def test_masks_and_windows():
+    module = hinge.Attention(C, H, preset="reluformer").double()
+    x = torch.randn(B, L, C, dtype=torch.float64)
+    mask = torch.rand(B, 1, L, L) < 0.5
+    mask[1, 0, 2] = False  # a row that sees nothing
+    weights = torch.from_numpy(hinge.attention_maps(module, x, attn_mask=mask)[""])
+    assert ((weights != 0) <= mask).all() and (weights[1, :, 2] == 0).all() and (weights[0] != 0).any()
+    added = torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -math.inf)
+    torch.testing.assert_close(module(x, attn_mask=added), module(x, attn_mask=mask))
+    near = (torch.arange(L)[:, None] - torch.arange(L)).abs() <= 2
+    torch.testing.assert_close(module(x, window=(2, 2)), module(x, attn_mask=near))
+    sparse = hinge.Attention(C, H, preset="sparsemax").double()
+    assert ((torch.from_numpy(hinge.attention_maps(sparse, x, attn_mask=mask)[""]) != 0) <= mask).all()
+
+
 def test_learned_numbers_start_where_the_config_says_and_get_gradients():
     module = hinge.Attention(C, H, preset="reluformer", learn_alpha="head", learn_gain="layer", learn_bias="layer")
     assert module.alpha.tolist() == [0.5] * H and module.gain.tolist() == pytest.approx([math.sqrt(2)]) and module.bias.tolist() == [0.0]

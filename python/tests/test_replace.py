@@ -67,6 +67,17 @@ def test_timm_vit_trains(timm, options):
         assert model.blocks[0].attn.alpha.shape == (3,) and (model.blocks[0].attn.alpha != 1).all()
 
 
+@pytest.mark.parametrize("mask", ["bool", "added", "causal"])
+def test_timm_masks(timm, mask):
+    own = tiny_vit(timm).blocks[0].attn
+    x, visible = torch.randn(2, 7, 48), (torch.rand(2, 1, 7, 7) < 0.6) | torch.eye(7, dtype=torch.bool)
+    arguments = {"bool": {"attn_mask": visible}, "added": {"attn_mask": torch.randn(3, 7, 7)}, "causal": {"is_causal": True}}[mask]
+    expected = own(x, **arguments)
+    holder = nn.ModuleList([own])
+    hinge.replace_attention(holder, h="softmax")
+    torch.testing.assert_close(holder[0](x, **arguments), expected, atol=1e-5, rtol=1e-5)
+
+
 def test_timm_maps_and_gradient_checkpointing(timm):
     model = tiny_vit(timm)
     hinge.replace_attention(model, h="softmax")
@@ -123,6 +134,31 @@ def test_transformer_encoder_with_softmax_equals_its_own(batch_first, norm_first
         hinge.replace_attention(relu, h="relu")
         relu.load_state_dict(model.state_dict())
         assert not torch.allclose(relu(x), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("masks", ["padding", "causal", "causal hint", "both", "added"])
+def test_transformer_encoder_masks(masks, training):
+    model = encoder().train(training)
+    lengths = torch.tensor([7, 3, 5])
+    padding = torch.arange(7) >= lengths[:, None]
+    causal = nn.Transformer.generate_square_subsequent_mask(7)
+    arguments = {
+        "padding": {"src_key_padding_mask": padding},
+        "causal": {"mask": causal},
+        "causal hint": {"mask": causal, "is_causal": True},
+        "both": {"mask": causal.isinf(), "src_key_padding_mask": padding},
+        "added": {"mask": torch.randn(12, 7, 7)},
+    }[masks]
+    x = torch.randn(3, 7, 24)
+    expected = model(x, **arguments)
+    hinge.replace_attention(model, h="softmax")
+    real = ~padding if "src_key_padding_mask" in arguments else torch.ones_like(padding)
+    torch.testing.assert_close(model(x, **arguments)[real], expected[real], atol=1e-5, rtol=1e-5)
+    if masks == "padding":  # with relu, too, padding changes nothing
+        relu = encoder().train(training)
+        hinge.replace_attention(relu, h="relu")
+        torch.testing.assert_close(relu(x, **arguments)[1, :3], relu(x[1:2, :3])[0], atol=1e-5, rtol=1e-5)
 
 
 def test_multihead_attention_weights_and_unbatched():
