@@ -253,10 +253,10 @@ class VisionTransformer(nn.Module):
         x = self.patch_embed(self.stem(images)) + self.pos_embed
         if self.pool == "tok":
             x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
-        x = self.drop(x)
+        tokens: torch.Tensor = self.drop(x)
         for block in self.blocks:
-            x = block(x)
-        return x
+            tokens = block(tokens)
+        return tokens
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
         """The logits of these tokens, or what the head gets of them."""
@@ -269,7 +269,9 @@ class VisionTransformer(nn.Module):
         else:
             x = self.attn_pool(self.norm(x))
         features: torch.Tensor = self.pre_logits(x)
-        return features if pre_logits else self.head(features)  # type: ignore[no-any-return]
+        if not pre_logits:
+            features = self.head(features)
+        return features
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return self.forward_head(self.forward_features(images))
