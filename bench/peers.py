@@ -4,6 +4,7 @@
     python bench/peers.py attention --markdown docs/benchmarks.md --json peers.json --plot docs/peers.svg
     python bench/peers.py vit --markdown docs/benchmarks.md --json peers-vit.json      (needs build/release/bin/hinge)
     python bench/peers.py gemm --threads 1 --workers 2                                 (the same)
+    python bench/peers.py inside --markdown docs/benchmarks.md                         (needs timm and transformers)
 
 Every result is compared with float64 before anything is timed. Then all peers are timed in turn, round after round, so that a machine that
 changes its speed changes it for all. Legend: B batch, H heads, L length, D head width. Flops counted: forward 4 B H L^2 D,
@@ -27,6 +28,7 @@ import torch.nn.functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
 import gemm_peers
+import inside_peers
 import translate_peers
 import vit_peers
 from busy import busy_processes
@@ -388,6 +390,7 @@ def main() -> None:
         ("gemm", "dense products of the models", "--models", gemm_peers.MODELS),
         ("vit", "training steps and inference of whole vision transformers", "--models", list(vit_peers.MODELS)),
         ("translate", "training steps and decoding of whole translation models", "--cases", list(translate_peers.CASES)),
+        ("inside", "whole models of timm and transformers, HSTU's reference path, relu by flex_attention", "--cases", inside_peers.CASES),
     ):
         command = commands.add_parser(name, help=help, allow_abbrev=False)
         command.add_argument(chosen, type=lambda text: text.split(","), default=known, metavar="LIST", help=f"out of {','.join(known)} (default: all)")
@@ -415,6 +418,8 @@ def main() -> None:
         return models(options, vit_peers.compare, "GFLOP/s")
     if options.command == "translate":
         return models(options, translate_peers.compare, "target tokens/s")
+    if options.command == "inside":
+        return models(options, inside_peers.compare, "milliseconds")
     if options.command == "translate-worker":
         return translate_peers.worker(options.kind, int(options.threads))
     if options.command == "vit-worker":

@@ -22,8 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [
     *sorted(ROOT.glob("src/kernels/attention*.cc")),
     ROOT / "src/kernels/cpu.cc",
+    ROOT / "src/kernels/row_regulariser.cc",
     *sorted(ROOT.glob("src/ops/attention*.cc")),
     ROOT / "src/ops/parallel.cc",
+    ROOT / "src/ops/regulariser.cc",
 ]
 HEADERS = [
     *sorted(ROOT.glob("include/hinge/**/*.h")),

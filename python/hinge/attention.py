@@ -1,6 +1,6 @@
 """hinge.attention: point-wise attention with the face of torch.nn.functional.scaled_dot_product_attention."""
 
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import torch
 
@@ -16,6 +16,43 @@ class AttentionStatistics(NamedTuple):
     skipped_share: torch.Tensor  #: [B, Hq], share of the work behind a relu-like h that exact zeros saved
 
 
+class _Options(TypedDict, total=False):
+    """The types of attention's options, for the signatures that say what it returns."""
+
+    h: str
+    scale: float | None
+    is_causal: bool
+    alpha: float | torch.Tensor
+    gain: float | torch.Tensor
+    bias: float | torch.Tensor
+    length_rule: str
+    length_n: float
+    bias_log_n: bool
+    key_lengths: torch.Tensor | None
+    attn_mask: torch.Tensor | None
+    window: tuple[int | None, int | None] | None
+    q_offsets: torch.Tensor | None
+    k_offsets: torch.Tensor | None
+    num_targets: torch.Tensor | None
+    max_attn_len: int
+    contextual_seq_len: int
+    dropout_p: float
+    seed: int | torch.Tensor | None
+    identity_order: str
+
+
+@overload
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, return_statistics: Literal[False] = False, **options: Unpack[_Options]
+) -> torch.Tensor: ...
+@overload
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, return_statistics: Literal[True], **options: Unpack[_Options]
+) -> tuple[torch.Tensor, AttentionStatistics]: ...
+@overload
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, return_statistics: bool, **options: Unpack[_Options]
+) -> torch.Tensor | tuple[torch.Tensor, AttentionStatistics]: ...
 def attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -100,21 +137,25 @@ def attention(
         >>> torch.allclose(out, torch.relu(q @ k.mT / 8) / 197 @ v, atol=1e-5)
         True
     """
-    return _call(**locals())
+    result: torch.Tensor | tuple[torch.Tensor, AttentionStatistics] = _call(**locals())
+    return result
 
 
 #: The options that may be a number or a tensor, and their defaults.
 _PER_HEAD = dict(torch.ops.hinge.per_head_defaults())
 
 
-def _per_head(value, default: float):
+def _per_head(value: Any, default: float) -> torch.Tensor | None:
     """A per-head option as the op takes it: None where it is the default."""
     if value is None or isinstance(value, torch.Tensor):
         return value
     return None if value == default else torch.full((1,), float(value), dtype=torch.float64)
 
 
-def _call(query, key, value, *, is_causal, dropout_p, seed, window, return_statistics, **options):
+def _call(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, is_causal: bool, dropout_p: float, seed: Any, window: Any,
+    return_statistics: bool, **options: Any
+) -> Any:  # fmt: skip
     """The op, called with the arguments of :func:`attention`. What is not named here has the op's name and type."""
     if isinstance(window, (tuple, list)):
         window = [-1 if bound is None else bound for bound in window]
@@ -133,10 +174,10 @@ def _call(query, key, value, *, is_causal, dropout_p, seed, window, return_stati
 
 def presets() -> list[str]:
     """The names of the published systems that :func:`preset` knows."""
-    return torch.ops.hinge.presets()
+    return list(torch.ops.hinge.presets())
 
 
-def preset(name: str, gamma: float = 1.0) -> dict:
+def preset(name: str, gamma: float = 1.0) -> dict[str, Any]:
     """The options of :func:`attention` that make it a published system's: ``hinge.attention(q, k, v, **hinge.preset("sigmoid"))``.
 
     gamma is the ReLUFormer's, whose gain is sqrt(2) / gamma; the others have none.
