@@ -99,6 +99,7 @@ template <class Use> size_t for_each_line(std::string_view text, const Use& use)
 // What the lines of a file of metrics say, some of them or all.
 struct MetricsLook {
   int64_t step = 0;
+  double loss = kUnknown;  // the last
   CurvePoints losses;
   std::map<std::string, double> evaluated;  // the last numbers of eval/, without that
   double items_per_second = kUnknown;
@@ -152,6 +153,7 @@ MetricsLook look_at_metrics(const PlainFile& file) {
     if (line == lines.rbegin() || (is_training && !trained) || (is_evaluation && !evaluated)) take(*line);
     trained = trained || is_training, evaluated = evaluated || is_evaluation;
   }
+  if (!look.losses.empty()) look.loss = look.losses.back().second;
   look.losses = thinned(look.losses, kSamples + 1);
   return look;
 }
@@ -364,7 +366,7 @@ void WatchedFolder::refresh_run(const std::string& id, RunFiles& files, double n
   const MetricsLook& look = files.look;
   run.step = run.is_live() || state == "killed" ? std::max(status.step, look.step) : status.step;
   run.losses = look.losses;
-  run.loss = look.losses.empty() ? kUnknown : look.losses.back().second;
+  run.loss = look.loss;
   for (const auto& [name, value] : look.evaluated)
     if (run.is_live() || !status.values.contains(name)) summary.status.values[name] = value;
   run.items_per_second = look.items_per_second, run.items = look.items;

@@ -101,11 +101,17 @@ TEST_F(WatchCommand, ARunKeepsWhatItSaid) {
             status["values"]["flops"].get<double>() / status["values"]["train_seconds"].get<double>());
 }
 
+// A file that no process before has written.
+std::string fresh(const std::string& file) {
+  fs::remove(file);
+  return file;
+}
+
 // A started server and the address that it says.
 class WatchServer {
  public:
   WatchServer(const std::string& folder, std::vector<std::string> arguments)
-      : out_(folder + "/served"),
+      : out_(fresh(folder + "/served")),
         process_(out_, folder + "/served-err", (arguments.insert(arguments.begin(), {"watch", "--web"}), arguments)) {
     const bool said = wait_until([&] { return process_.ended() || text().find("Ctrl-C") != std::string::npos; });
     if (!said || process_.ended()) return;
@@ -191,8 +197,7 @@ TEST_F(WatchCommand, OtherMachinesNeedTheToken) {
 class TmuxWatch {
  public:
   explicit TmuxWatch(const std::string& folder, const std::string& watched)
-      : socket_(folder + "/tmux"), screen_(folder + "/screen"), pid_(folder + "/pid") {
-    fs::remove(pid_);
+      : socket_(fresh(folder + "/tmux-" + std::to_string(++count_))), screen_(folder + "/screen"), pid_(fresh(folder + "/pid")) {
     std::ofstream(folder + "/session") << "echo before\nsh -c 'echo $$ >" << pid_ << "; exec " << HINGE_COMMAND << " watch " << watched
                                        << "'\necho ended with $?\nstty -a | grep -o ' echo '\nread end\n";
     tmux("-f /dev/null new-session -d -x 100 -y 30 'LC_ALL=C.UTF-8 sh " + folder + "/session'");
@@ -220,6 +225,7 @@ class TmuxWatch {
   void tmux(const std::string& arguments) const {
     if (std::system(("tmux -u -S " + socket_ + " " + arguments + " 2>/dev/null").c_str()) != 0) return;
   }
+  static inline int count_ = 0;  // a server that ends still has its socket
   std::string socket_, screen_, pid_;
 };
 

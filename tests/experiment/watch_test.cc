@@ -65,6 +65,7 @@ TEST_F(WatchTest, ShowsRunsAtEveryDepth) {
   EXPECT_EQ(softmax.loss, 2);
   EXPECT_EQ(softmax.losses.size(), 50u);
   EXPECT_EQ(folder.find("relu")->group, "");
+  EXPECT_EQ(folder.find("relu")->loss, 1);  // the last line's, not the mean of a few
   EXPECT_EQ(folder.find("rel"), nullptr);
   EXPECT_EQ(folder.find("../relu"), nullptr);
   const Table table = watch_table(
