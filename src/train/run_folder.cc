@@ -342,6 +342,7 @@ ChosenWeights choose_weights(const std::string& run, Which which) {
   if (!search.found && !search.skipped.empty())
     throw std::runtime_error(fmt::format("none of the checkpoints of '{}' can be used: {}", run, search.skipped.front()));
   if (!search.found) throw std::runtime_error(run + " holds no checkpoint yet");
+  for (const std::string& skipped : search.skipped) fmt::print(stderr, "skipping a checkpoint: {}\n", skipped);
   ChosenWeights chosen{*search.found, which == Which::averaged, search.skipped};
   if (which == Which::averaged && !chosen.checkpoint.state.contains("averaged_score"))
     throw std::runtime_error(run + " has no averaged weights: a run makes them at its end, if train.average is at least 2");

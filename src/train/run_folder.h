@@ -125,6 +125,7 @@ struct ChosenWeights {
 // Removes all checkpoints but the last usable one, of a run that no process trains any more.
 void keep_latest_checkpoint(const std::string& run);
 
+// Says on the standard error which checkpoints were passed over.
 ChosenWeights choose_weights(const std::string& run, Which which);
 
 std::string config_path(const std::string& run);

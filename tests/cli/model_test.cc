@@ -2,6 +2,7 @@
 // HINGE_COMMAND is the program's path.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -247,6 +248,30 @@ TEST_F(TrainedModel, NeedsANameForEachClass) {
     ASSERT_EQ(run("report " + path("damaged") + " --out " + path("page.html")), 0) << err_;
     EXPECT_NE(hinge_command::read_file(folder_ / "page.html").find("classes, the model has 4"), std::string::npos);
   }
+}
+
+TEST_F(TrainedModel, AFlippedBitIsFound) {
+  fs::copy(folder_ / "run", folder_ / "flipped", fs::copy_options::recursive);
+  EXPECT_EQ(run("runs --verify " + path("flipped")), 0) << err_;
+  EXPECT_TRUE(says("flipped: ") && says("read: sound")) << out_;
+  std::vector<fs::path> checkpoints;
+  for (const auto& entry : fs::directory_iterator(folder_ / "flipped" / "checkpoints")) checkpoints.push_back(entry.path());
+  std::sort(checkpoints.begin(), checkpoints.end());
+  ASSERT_GE(checkpoints.size(), 2u);
+  const fs::path weights = checkpoints.back() / "weights.safetensors";
+  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const int last = file.get();
+  file.seekp(-1, std::ios::end);
+  file.put(static_cast<char>(last ^ 4));
+  file.close();
+  EXPECT_EQ(run("runs --verify " + path("flipped")), 1);
+  EXPECT_TRUE(says("read: damaged")) << out_;
+  EXPECT_TRUE(complains(weights.string()) && complains("is damaged: tensor '") && complains("1 of 1 runs are damaged")) << err_;
+  EXPECT_EQ(run("eval " + path("flipped") + " --checkpoint latest"), 0) << err_;
+  EXPECT_TRUE(complains(weights.string())) << err_;
+  EXPECT_EQ(run("train --resume " + path("flipped")), 0) << err_;  // makes the damaged one again
+  EXPECT_EQ(run("runs --verify " + path("flipped")), 0) << err_;
 }
 
 TEST_F(TrainedModel, WrongArgumentsAreNamed) {

@@ -2,7 +2,9 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <cstdint>
 #include <stdexcept>
+#include <string_view>
 
 #include "text/pieces.h"
 
@@ -17,9 +19,69 @@ void require(const sentencepiece::util::Status& status) {
   throw std::runtime_error(end == std::string::npos ? reason : reason.substr(end + 2));
 }
 
+// The fields of a protobuf message, one after the other.
+class Fields {
+ public:
+  explicit Fields(std::string_view message) : rest_(message) {}
+
+  // False at the end, and if the message is damaged. `bytes` is the content of a field of bytes, and empty for all others.
+  bool next(uint64_t& number, std::string_view& bytes) {
+    uint64_t tag = 0, length = 0;
+    if (rest_.empty() || !varint(tag)) return false;
+    number = tag >> 3, bytes = {};
+    switch (tag & 7) {
+      case 0: return varint(length);
+      case 1: length = 8; break;
+      case 2:
+        if (!varint(length)) return false;
+        break;
+      case 5: length = 4; break;
+      default: return damaged_ = true, false;
+    }
+    if (length > rest_.size()) return damaged_ = true, false;
+    if ((tag & 7) == 2) bytes = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return true;
+  }
+  bool damaged() const { return damaged_; }
+
+ private:
+  bool varint(uint64_t& value) {
+    value = 0;
+    for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(rest_.front());
+      rest_.remove_prefix(1);
+      value |= uint64_t{byte & 0x7Fu} << shift;
+      if (byte < 0x80) return true;
+    }
+    return !(damaged_ = true);
+  }
+
+  std::string_view rest_;
+  bool damaged_ = false;
+};
+
+// SentencePiece ends the program when it loads a piece that is empty or has a zero byte in it. In a model, field 1 is a piece, and there
+// field 1 is its text.
+bool has_sound_pieces(std::string_view model) {
+  uint64_t number = 0, inner_number = 0;
+  std::string_view piece, text;
+  Fields fields(model);
+  while (fields.next(number, piece)) {
+    if (number != 1) continue;
+    Fields inner(piece);
+    while (inner.next(inner_number, text))
+      if (inner_number == 1 && (text.empty() || text.find('\0') != std::string_view::npos)) return false;
+    if (inner.damaged()) return false;
+  }
+  return !fields.damaged();
+}
+
 class Model : public PieceModel {
  public:
-  bool load(const std::string& bytes) { return processor_.LoadFromSerializedProto(bytes).ok() && processor_.GetPieceSize() > 0; }
+  bool load(const std::string& bytes) {
+    return has_sound_pieces(bytes) && processor_.LoadFromSerializedProto(bytes).ok() && processor_.GetPieceSize() > 0;
+  }
 
   int size() const override { return processor_.GetPieceSize(); }
   int unk() const override { return processor_.unk_id(); }
