@@ -76,7 +76,7 @@ class Loop {
       adam_.share(*group_);
     }
     if (!from) return;
-    step_ = from->step;
+    step_ = first_step_ = from->step;
     saved_at_ = step_;
     from->read_state([&](const nlohmann::json& state) { take_up(state); });
     if (threads_before_ && *threads_before_ != workers_.threads())
@@ -484,6 +484,15 @@ class Loop {
     status.values["parameters"] = static_cast<double>(trainable_.parameters().count());
     status.values["flops"] = flops_;
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
+    if (group_) {
+      const ExchangeTimes times = gradient_.exchange_times();
+      status.values["processes"] = group_->world();
+      status.values["bytes_sent"] = static_cast<double>(group_->traffic().bytes);
+      status.values["exchange_seconds"] = times.busy;
+      status.values["exchange_waited_seconds"] = times.waited;
+      status.values["process_seconds"] = train_seconds_;
+      status.values["process_steps"] = static_cast<double>(step_ - first_step_);
+    }
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
     folder_->write_status(status);
   }
@@ -499,6 +508,7 @@ class Loop {
   ShardedGradient gradient_;
 
   int64_t step_ = 0;                   // steps done
+  int64_t first_step_ = 0;             // of those, before this process
   double items_ = 0;                   // worked through in them
   double flops_ = 0;                   // that took
   double train_seconds_ = 0;           // of those by this process
