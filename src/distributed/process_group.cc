@@ -104,6 +104,15 @@ struct Waiting {
 class ProcessGroup::Impl {
  public:
   Impl(const Environment& environment, const std::string& version) : rendezvous(environment, version) {
+    try {
+      connect(environment);
+    } catch (const std::exception& error) {
+      rendezvous.fail(error.what());
+      throw;
+    }
+  }
+
+  void connect(const Environment& environment) {
     auto options =
         c10d::ProcessGroupGloo::Options::create(std::chrono::milliseconds(static_cast<int64_t>(1000 * environment.timeout_seconds)));
     options->devices.push_back(device(environment));

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kGreeting = "hinge rendezvous 1\n";  // from the server, so that a token is shown to no other
 constexpr int kPorts = 16;                                      // behind MASTER_PORT
-constexpr double kKnockSeconds = 5, kSendSeconds = 10;
+constexpr double kKnockSeconds = 5, kSendSeconds = 10, kLeaveSeconds = 5, kLateSeconds = 15;
 constexpr uint32_t kLongest = 1 << 20;
 
 // A message: its length, its kind, its content.
@@ -149,7 +149,11 @@ class RendezvousServer {
     std::optional<Clock::time_point> stopped;
     for (;;) {
       if (stop_ && !stopped) stopped = Clock::now();
-      if (stopped && (peers_.empty() || seconds_since(*stopped) > 5)) return;
+      if (stopped) {
+        // After a failure at the start, those who come late are told why there is nobody.
+        const bool all_know = peers_.empty() && (!loss_ || std::ssize(came_) == environment_.world);
+        if (all_know || seconds_since(*stopped) > (loss_ ? kLateSeconds : kLeaveSeconds)) return;
+      }
       std::vector<pollfd> descriptors = {{listening_.descriptor(), POLLIN, 0}};
       for (const Peer& peer : peers_) descriptors.push_back({peer.socket.descriptor(), POLLIN, 0});
       ::poll(descriptors.data(), descriptors.size(), 100);
@@ -229,6 +233,7 @@ class RendezvousServer {
     }
     const int rank = hello.at("rank").get<int>(), world = hello.at("world").get<int>();
     const std::string version = hello.at("version").get<std::string>();
+    came_.insert(rank);
     std::string refusal;
     const auto taken = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& other) { return other.rank == rank; });
     if (loss_)
@@ -268,6 +273,7 @@ class RendezvousServer {
   int port_ = 0;
   std::list<Peer> peers_;
   std::map<std::string, std::string> values_;
+  std::set<int> came_;  // ranks
   std::optional<std::string> loss_;
   std::atomic<bool> stop_ = false;
   std::jthread thread_;

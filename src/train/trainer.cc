@@ -78,7 +78,7 @@ class Loop {
       adam_.share(*group_);
     }
     if (!from) return;
-    step_ = from->step;
+    step_ = first_step_ = from->step;
     saved_at_ = step_;
     from->read_state([&](const nlohmann::json& state) { take_up(state); });
     if (threads_before_ && *threads_before_ != workers_.threads())
@@ -506,6 +506,15 @@ class Loop {
     if (peak_flops_ > 0) status.values["peak_flops"] = peak_flops_;
     status.values["train_seconds"] = seconds_before_ + train_seconds_;
     status.values["cpu_seconds"] = cpu_before_ + cpu_seconds_;
+    if (group_) {
+      const ExchangeTimes times = gradient_.exchange_times();
+      status.values["processes"] = group_->world();
+      status.values["bytes_sent"] = static_cast<double>(group_->traffic().bytes);
+      status.values["exchange_seconds"] = times.busy;
+      status.values["exchange_waited_seconds"] = times.waited;
+      status.values["process_seconds"] = train_seconds_;
+      status.values["process_steps"] = static_cast<double>(step_ - first_step_);
+    }
     status.values["memory_bytes"] = static_cast<double>(support::largest_resident_bytes());
     folder_->write_status(status);
   }
@@ -521,6 +530,7 @@ class Loop {
   ShardedGradient gradient_;
 
   int64_t step_ = 0;                   // steps done
+  int64_t first_step_ = 0;             // of those, before this process
   double items_ = 0;                   // worked through in them
   double flops_ = 0;                   // that took
   double peak_flops_ = 0;              // a second that the machine had when this process began

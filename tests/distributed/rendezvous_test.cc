@@ -104,7 +104,6 @@ TEST(Rendezvous, RefusesWhoDoesNotBelong) {
   Rendezvous first(environment_of(0, 2, port), "hinge 1");
   EXPECT_TRUE(mentions(error_of([&] { Rendezvous(environment_of(1, 2, port), "hinge 2"); }), {"rank 1 is hinge 2", "rank 0 is hinge 1"}));
   EXPECT_TRUE(mentions(error_of([&] { Rendezvous(environment_of(1, 4, port), "hinge 1"); }), {"WORLD_SIZE 4", "rank 0 has 2"}));
-  EXPECT_TRUE(mentions(error_of([&] { Rendezvous(environment_of(0, 2, port), "hinge 1").get("x", 0.1); }), {"did not come"}));
   Rendezvous second(environment_of(1, 2, port), "hinge 1");
   EXPECT_TRUE(mentions(error_of([&] { Rendezvous(environment_of(1, 2, port), "hinge 1"); }), {"RANK 1", "two processes"}));
   Environment stranger = environment_of(1, 2, port);
@@ -178,6 +177,14 @@ TEST(Rendezvous, AllLearnWhyARankHasFailed) {
     rendezvous.get("never set", kLong);
   });
   for (const size_t rank : {0, 2}) EXPECT_TRUE(mentions(errors[rank], {"rank 1", "no space left"}));
+}
+
+TEST(Rendezvous, WhoComesLateIsToldWhyThereIsNobody) {
+  const HeldPort port;
+  auto first = std::make_unique<Rendezvous>(environment_of(0, 2, port), "test");
+  first->fail("no such config");
+  std::jthread leaving([&] { first.reset(); });
+  EXPECT_TRUE(mentions(error_of([&] { Rendezvous(environment_of(1, 2, port), "test"); }), {"rank 0", "no such config"}));
 }
 
 }  // namespace

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Training over processes: what it measures, and what a model of the exchange says about more machines.
+
+  bench/scaling.py measure --json out/scaling.json           1, 2 and 4 processes of one thread, then as network namespaces (root)
+  bench/scaling.py model [--measured out/scaling.json]       seconds per step at 2 to 1,024 machines, for S/16 and L/16
+
+Only the standard library is needed.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).parents[1]
+HINGE = ROOT / "build/release/bin/hinge"
+
+# S/16 at 64 pixels: the real width and depth, so the real gradient, with short sequences, so that a step takes seconds.
+CONFIG = """
+task = "vision"
+[model]
+size = "S/16"
+image_size = {pixels}
+classes = 1000
+[data]
+format = "synthetic"
+synthetic_count = 256
+synthetic_classes = 1000
+synthetic_size = {pixels}
+train_pp = "value_range(-1,1)"
+eval_pp = "value_range(-1,1)"
+[optim]
+batch = {batch}
+steps = {steps}
+[train]
+shards = 4
+workers = {workers}
+threads = 1
+eval_every = 10000
+checkpoint_every = 10000
+"""
+
+
+def status(run):
+    return json.loads((run / "status.json").read_text())["values"]
+
+
+def measure_one(folder, name, arguments, processes, namespaces, rate):
+    stem = "".join(letter if letter.isalnum() else "-" for letter in name)
+    config, run = folder / f"{stem}.toml", folder / stem
+    config.write_text(CONFIG.format(workers=arguments.workers, steps=arguments.steps,
+                                    batch=arguments.batch, pixels=arguments.pixels))  # fmt: skip
+    train = ["train", config, "--out", run]
+    if namespaces:
+        sys.path.insert(0, str(ROOT / "python/tests"))
+        from machines import ADDRESSES, Machines
+
+        with Machines(rate=rate) as two:
+            launch = ["launch", "-n", str(processes // 2), "--nodes", ",".join(ADDRESSES)]
+            command = lambda i: ["env", "HINGE_TOKEN=bench", HINGE, *launch, "--node", str(i), "--", *train]  # noqa: E731
+            started = [two.start(i, command(i), stdout=subprocess.DEVNULL) for i in range(2)]
+            codes = [process.wait() for process in started]
+        if any(codes):
+            sys.exit(f"{name}: exit codes {codes}")
+    else:
+        launch = ["launch", "-n", str(processes), "--"] if processes > 1 else []
+        subprocess.run([HINGE, *launch, *train], check=True, stdout=subprocess.DEVNULL)
+    values = status(run)
+    steps = arguments.steps
+    result = {"name": name, "processes": processes, "images_per_second": values["images_per_second"],
+              "seconds_per_step": values["train_seconds"] / steps, "parameters": values["parameters"], "flops": values["flops"]}  # fmt: skip
+    if processes > 1:
+        busy, waited = values["exchange_seconds"], values["exchange_waited_seconds"]
+        result |= {"bytes_per_step": values["bytes_sent"] / steps, "exchange_per_step": busy / steps, "waited_per_step": waited / steps,
+                   "hidden_share": max(0.0, 1 - waited / busy) if busy else 1.0}  # fmt: skip
+    return result
+
+
+def measure(arguments):
+    cases = [("one process, 1 worker", 1, 1, False, None), ("one process, 2 workers", 1, 2, False, None),
+             ("2 processes", 2, 1, False, None), ("one process, 4 workers", 1, 4, False, None), ("4 processes", 4, 1, False, None)]  # fmt: skip
+    if not arguments.local:
+        cases += [("2 namespaces, veth", 2, 1, True, None), ("2 namespaces, 1 Gbit/s", 2, 1, True, "1gbit"),
+                  ("2 namespaces, 100 Mbit/s", 2, 1, True, "100mbit")]  # fmt: skip
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, processes, workers, namespaces, rate in cases:
+            arguments.workers = workers
+            results.append(measure_one(pathlib.Path(folder), name, arguments, processes, namespaces, rate))
+    print("| | images/s | s per step | MB sent per step | exchange, s per step | of it hidden |\n|---|---:|---:|---:|---:|---:|")
+    for result in results:
+        cells = [result["name"], f"{result['images_per_second']:.1f}", f"{result['seconds_per_step']:.3f}"]
+        if "bytes_per_step" in result:
+            cells += [f"{result['bytes_per_step'] / 1e6:.1f}", f"{result['exchange_per_step']:.3f}", f"{100 * result['hidden_share']:.0f}%"]
+        else:
+            cells += ["-", "-", "-"]
+        print("| " + " | ".join(cells) + " |")
+    if arguments.json:
+        pathlib.Path(arguments.json).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1))
+
+
+# Parameters, and floating-point operations of forward and backward for an image of 224 x 224 pixels.
+MODELS = {"S/16": (22.1e6, 27.6e9), "L/16": (304e6, 369e9)}
+
+
+def seconds_per_step(parameters, compute, machines, bandwidth, latency, memory=5e9):
+    """Compute, the exchange, and the part of the exchange that is not hidden. The terms are those of docs/scaling.md."""
+    gradient = 4 * parameters
+    first, other = 1 << 20, 25 << 20
+    buckets = 1 + math.ceil(max(0, gradient - first) / other)
+    if machines == 1:
+        return compute, 0.0, 0.0
+    wire = 2 * gradient * (machines - 1) / machines / bandwidth
+    rounds = buckets * machines * latency
+    exchange = wire + rounds + gradient / memory
+    last = exchange / buckets  # nothing hides the last bucket
+    hideable = 2 / 3 * compute * (1 - first / gradient)
+    waited = max(last, exchange - hideable) + machines * latency  # then all learn each other's losses
+    return compute + waited, exchange, waited
+
+
+def model(arguments):
+    share = f"{arguments.total} images per step on all together" if arguments.total else f"{arguments.images} images per step"
+    print(f"Each machine: {arguments.gflops:.0f} GFLOP/s, {share}; "
+          f"network: {arguments.gbits:g} Gbit/s, {1e6 * arguments.latency:.0f} us")  # fmt: skip
+    print("| model | machines | s per step | exchange, s | not hidden, s | efficiency |\n|---|---:|---:|---:|---:|---:|")
+    for name, (parameters, flops) in MODELS.items():
+        for machines in (1, 2, 8, 64, 256, 1024):
+            images = arguments.total / machines if arguments.total else arguments.images
+            compute = images * flops / (1e9 * arguments.gflops)
+            step, exchange, waited = seconds_per_step(parameters, compute, machines, arguments.gbits * 1e9 / 8, arguments.latency)
+            print(f"| {name} | {machines} | {step:.2f} | {exchange:.2f} | {waited:.2f} | {100 * compute / step:.0f}% |")
+    if not arguments.measured:
+        return
+    print("\nThe same formula for what was measured:\n| | s per step | model |\n|---|---:|---:|")
+    results = json.loads(pathlib.Path(arguments.measured).read_text())
+    alone = {1: results[0]["seconds_per_step"]}
+    for result in results:
+        if result["name"].startswith("one process"):
+            alone[int(result["name"].split()[2])] = result["seconds_per_step"]
+    rates = {"veth": None, "1 Gbit/s": 1.0, "100 Mbit/s": 0.1}
+    for result in results:
+        if result["processes"] == 1:
+            continue
+        network = result["name"].split(", ")[-1]
+        gbits = rates.get(network) or arguments.local_gbits
+        # The processes share this machine's cores: their compute is that of as many workers of one process.
+        compute = alone.get(result["processes"], alone[1])
+        step, _, _ = seconds_per_step(result["parameters"], compute, result["processes"], gbits * 1e9 / 8, 50e-6)
+        print(f"| {result['name']} | {result['seconds_per_step']:.3f} | {step:.3f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("measure")
+    one.add_argument("--steps", type=int, default=10)
+    one.add_argument("--batch", type=int, default=64)
+    one.add_argument("--pixels", type=int, default=64)
+    one.add_argument("--local", action="store_true", help="no namespaces")
+    one.add_argument("--json")
+    two = commands.add_parser("model")
+    two.add_argument("--gflops", type=float, default=447, help="of a machine in training (docs/benchmarks.md)")
+    two.add_argument("--images", type=int, default=64, help="of a machine in a step")
+    two.add_argument("--total", type=int, help="images of a step on all machines together, instead of --images")
+    two.add_argument("--gbits", type=float, default=10)
+    two.add_argument("--latency", type=float, default=50e-6, help="seconds of a message")
+    two.add_argument("--local-gbits", type=float, default=20, help="of loopback and veth")
+    two.add_argument("--measured", help="compare with the results of measure --json")
+    arguments = parser.parse_args()
+    {"measure": measure, "model": model}[arguments.command](arguments)
+
+
+if __name__ == "__main__":
+    main()
