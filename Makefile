@@ -135,7 +135,7 @@ $(VENV)/tests.stamp: $(VENV)/torch.stamp
 	  $(VENV)/bin/pip install --no-deps timm==1.0.31 torchvision==0.28.0 && touch $@'
 
 .PHONY: test-python
-test-python: build python $(VENV)/tests.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
+test-python: build python wheel $(VENV)/tests.stamp ## Build the Python package against PyTorch 2.13.0 in a virtual environment and test it
 	@echo "==> Testing (Python)"
 	@$(VENV)/bin/pytest -q -rs python/tests
 

@@ -8,7 +8,7 @@ saves of it, say how much faster the whole model could become; the last columns 
 
 HSTU: SiLU attention over jagged sequences as the PyTorch path of generative recommenders computes it: padded to the longest sequence, scores
 as a matrix, a causal mask, divided by the longest length. relu by flex_attention: its scores are log relu(x), its softmax is undone by the
-log-sum-exp that it returns.
+log-sum-exp that it returns. It runs uncompiled: on CPUs, compiled, it returns no log-sum-exp (PyTorch 2.13).
 """
 
 import gc
@@ -142,13 +142,14 @@ def measure_models(name: str, make, rounds: int) -> list[dict]:
 # ---- One attention ------------------------------------------------------------------------------------------------------------
 
 
-def hstu_reference(q, k, v, offsets, longest):
-    """q, k, v [T, H, D] of sequences that follow one another; SiLU of the scores, divided by the longest length, causal."""
-    padded = [torch.ops.aten._jagged_to_padded_dense_forward(x.flatten(1), [offsets], [longest], 0.0) for x in (q, k, v)]
-    q, k, v = (x.unflatten(-1, (-1, D)).transpose(1, 2) for x in padded)  # [B, H, longest, D]
+def hstu_reference(q, k, v, places, batch, longest):
+    """q, k, v [T, H, D] of sequences that follow one another; SiLU of the scores, divided by the longest length, causal. `places`: where each
+    row is when sequences are padded to the longest."""
+    H = q.shape[1]
+    padded = (x.new_zeros(batch * longest, H, D).index_copy(0, places, x) for x in (q, k, v))
+    q, k, v = (x.view(batch, longest, H, D).transpose(1, 2) for x in padded)
     weights = F.silu(q @ k.mT / math.sqrt(D)) / longest
-    out = weights.tril() @ v
-    return torch.cat([row[:, :n].transpose(0, 1) for row, n in zip(out, offsets.diff().tolist())])
+    return (weights.tril() @ v).transpose(1, 2).reshape(batch * longest, H, D)[places]
 
 
 def measure_hstu(rounds: int) -> list[dict]:
@@ -161,16 +162,18 @@ def measure_hstu(rounds: int) -> list[dict]:
         lengths = torch.randint(1, longest + 1, (B,))
         lengths[0] = longest
         offsets = F.pad(lengths.cumsum(0), (1, 0))
+        places = torch.cat([torch.arange(n) + row * longest for row, n in enumerate(lengths.tolist())])
         q, k, v, grad = (torch.randn(int(offsets[-1]), H, D) for _ in range(4))
         leaves = [x.clone().requires_grad_() for x in (q, k, v)]
 
         def ours(q, k, v):
             q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-            out = hinge.attention(q, k, v, h="silu", length_rule="fixed", length_n=float(longest), is_causal=True, q_offsets=offsets, k_offsets=offsets)
+            options = {"length_rule": "fixed", "length_n": float(longest), "is_causal": True, "q_offsets": offsets, "k_offsets": offsets}
+            out = hinge.attention(q, k, v, h="silu", **options)
             return out[0].transpose(0, 1)
 
         def reference(q, k, v):
-            return hstu_reference(q, k, v, offsets, longest)
+            return hstu_reference(q, k, v, places, B, longest)
 
         doubles = [x.double().requires_grad_() for x in (q, k, v)]
         expected = reference(*doubles)
@@ -195,10 +198,8 @@ def flex_relu():
     def log_relu(score, b, h, q, kv):
         return torch.log(torch.relu(score))
 
-    compiled = torch.compile(flex_attention, dynamic=False)
-
     def run(q, k, v):
-        out, lse = compiled(q, k, v, score_mod=log_relu, return_lse=True)
+        out, lse = flex_attention(q, k, v, score_mod=log_relu, return_lse=True)
         return out * lse.exp()[..., None] / k.shape[-2]
 
     return run
@@ -212,7 +213,7 @@ def measure_flex(rounds: int) -> list[dict]:
         torch.manual_seed(3)
         q, k, v = (torch.randn(B, H, L, D) for _ in range(3))
         expected = eager_relu(*(x.double() for x in (q, k, v)))
-        functions = {"flex_attention": flex_relu(), "hinge relu": lambda q, k, v: hinge.attention(q, k, v, h="relu")}
+        functions = {"flex_attention, uncompiled": flex_relu(), "hinge relu": lambda q, k, v: hinge.attention(q, k, v, h="relu")}
         errors = {}
         with torch.no_grad():
             for name, function in functions.items():

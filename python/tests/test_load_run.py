@@ -172,6 +172,7 @@ max_length = 64
 kind = "files"
 path = "{folder}"
 pair = "en-de"
+longest_tokens = 32
 [data.vocabulary]
 size = 60
 [optim]

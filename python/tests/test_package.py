@@ -1,9 +1,11 @@
 """The package as it is installed: types, one OpenMP, and the notebook of docs/."""
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import torch
@@ -38,6 +40,42 @@ def test_one_openmp_in_the_process():
     maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
     loaded = {line.split()[-1] for line in maps if re.search(r"lib(gomp|iomp|omp)[-.\d]", line)}
     assert len(loaded) == 1 and "torch" in loaded.pop()
+
+
+@pytest.mark.skipif(not list((ROOT / "dist").glob("*.whl")), reason="there is no wheel in dist/: run `make wheel`")
+def test_the_wheel_needs_nothing_but_torch(tmp_path):
+    wheel = max((ROOT / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(tmp_path)
+        names = file.namelist()
+        metadata = file.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert "hinge/py.typed" in names and not any("gomp" in name or "torch" in name for name in names)
+    assert f"Requires-Dist: torch=={torch.__version__.split('+')[0]}" in metadata
+    program = (
+        "import sys, torch, hinge\n"
+        "hinge.attention(*(torch.randn(2, 4, 300, 16) for _ in range(3)))\n"
+        "print(hinge.__file__)\n"
+        "print(*sorted({line.split()[-1] for line in open('/proc/self/maps') if 'hwy' in line or 'gomp' in line}))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert run.returncode == 0, run.stderr
+    package, *libraries = run.stdout.split()
+    assert package.startswith(str(tmp_path)), "not the one that is installed"
+    assert len(libraries) == 2 and any(str(tmp_path) in path and "hwy" in path for path in libraries), libraries
+    assert any("torch/lib/libgomp" in path for path in libraries), libraries
+
+
+def test_the_notebook_runs_and_draws():
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(ROOT / "docs/attention.ipynb", 4)
+    pictures = [picture_count(cell) for cell in notebook.cells]
+    assert sum(pictures) == 4, "it is stored with its pictures"
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    assert [picture_count(cell) for cell in notebook.cells] == pictures
+
+
+def picture_count(cell):
+    return sum("image/png" in output.get("data", {}) for output in cell.get("outputs", []))
 
 
 def test_every_activation_has_a_feed_forward_twin():
