@@ -18,9 +18,9 @@ template <class Action> double median_seconds(const Action& action) {
   std::vector<double> seconds;
   double all = 0;
   while (seconds.size() < kCalls && all < kLongSeconds) {
-    const double begun = steady_seconds();
+    const double begun = process_cpu_seconds();
     action();
-    seconds.push_back(steady_seconds() - begun);
+    seconds.push_back(process_cpu_seconds() - begun);
     all += seconds.back();
   }
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());

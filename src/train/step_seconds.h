@@ -13,7 +13,7 @@ struct StepSeconds {
   double adam = 0;      // of what every step does once
 };
 
-// On one thread: medians of a few calls, or one if that takes long.
+// On one thread, by processor time: medians of a few calls, or one if that takes long.
 StepSeconds step_seconds(const nn::Parameters& parameters, const std::function<Gradients()>& gradients);
 
 // How much work a measurement should be: about a tenth of a second.
