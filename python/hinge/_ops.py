@@ -19,6 +19,14 @@ def simd_target() -> str:
     return torch.ops.hinge.simd_target()
 
 
+#: Types that are stored and not computed with: statistics are float32 then.
+_ONLY_STORED = (torch.bfloat16, torch.float16)
+
+
+def _computed_type(stored: torch.dtype) -> torch.dtype:
+    return torch.float32 if stored in _ONLY_STORED else stored
+
+
 def _empty_in_order_of(model: torch.Tensor, width: int) -> torch.Tensor:
     """[B, H, L, width] with model's B, H and L, and with memory in the order [B, L, H, width] if that is the order of model's."""
     B, H, L, _ = model.shape
@@ -35,7 +43,10 @@ def _check_inputs(q, k, v):
 
     for name, tensor in (("query", q), ("key", k), ("value", v)):
         check(tensor.dim() == 4, f"{name} must have four dimensions [batch, heads, length, width], got the shape {tuple(tensor.shape)}")
-        check(tensor.dtype in (torch.float32, torch.float64), f"{name} has dtype {tensor.dtype}; float32 and float64 are supported, cast it to one of them")
+        check(
+            tensor.dtype in (torch.float32, torch.float64, *_ONLY_STORED),
+            f"{name} has dtype {tensor.dtype}; float32, float64, bfloat16 and float16 are supported, cast it to one of them",
+        )
         for what, theirs, ours in (("have one dtype", q.dtype, tensor.dtype), ("be on one device", q.device, tensor.device)):
             check(theirs == ours, f"query, key and value must {what}, got {theirs} for query and {ours} for {name}")
     check(k.shape[:3] == v.shape[:3], f"key and value must have one shape but for the width, got {tuple(k.shape)} and {tuple(v.shape)}")
@@ -52,14 +63,14 @@ def _(q, k, v, *, h="relu", statistics=True, **_options):
     _check_inputs(q, k, v)
 
     def per_row(computed):
-        return q.new_empty(q.shape[:3] if computed else (0,))
+        return q.new_empty(q.shape[:3] if computed else (0,), dtype=_computed_type(q.dtype))
 
     return (
         _empty_in_order_of(q, v.shape[3]),
         per_row(statistics),
         per_row(statistics),
         per_row(statistics),
-        q.new_empty(q.shape[:2] if statistics else (0,)),
+        q.new_empty(q.shape[:2] if statistics else (0,), dtype=_computed_type(q.dtype)),
         per_row(h == "softmax"),
     )
 
@@ -70,7 +81,9 @@ def _(
     wanted, gain=None, bias=None, alpha=None, attn_mask=None, **_options
 ):  # fmt: skip
     def gradient_of(option, is_wanted):
-        return option.new_empty(option.shape) if option is not None and is_wanted and option.is_floating_point() else q.new_empty((0,))
+        if option is None or not is_wanted or not option.is_floating_point():
+            return q.new_empty((0,), dtype=_computed_type(q.dtype))
+        return option.new_empty(option.shape)
 
     return (
         *(_empty_in_order_of(tensor, tensor.shape[3]) for tensor in (q, k, v)),

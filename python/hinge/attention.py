@@ -96,7 +96,8 @@ def attention(
     ``query``, ``key``, ``value``, ``gain``, ``bias``, ``alpha`` and an additive ``attn_mask``.
 
     Args:
-        query: ``[B, Hq, Lq, D]``, float32 or float64. Any strides in B, H and L are read in place; the result's memory follows the
+        query: ``[B, Hq, Lq, D]``, float32, float64, bfloat16 or float16. The last two are computed in float32, and their statistics are
+            float32; autocast on CPUs casts to its lower type. Any strides in B, H and L are read in place; the result's memory follows the
             order of query's dimensions, so that with ``query = x.view(B, L, H, D).transpose(1, 2)`` merging the heads is free.
         key, value: ``[B, Hkv, Lk, D]`` and ``[B, Hkv, Lk, Dv]``. Hq is a multiple of Hkv: query head i reads key head ``i // (Hq // Hkv)``.
         h: one of :func:`hinge.activations`: relu, relu2, gelu (erf), gelu_tanh, softplus, identity, relu6, sigmoid, silu, softmax.
@@ -110,7 +111,7 @@ def attention(
         bias_log_n: subtract log N_i from the scores.
         key_lengths: int64 ``[B]``: batch row b sees only its first ``key_lengths[b]`` keys.
         attn_mask: anything that broadcasts to ``[B, Hq, Lq, Lk]``, any strides. Boolean: True is visible. float32 or float64: added to the
-            scores, -inf hides. What is_causal, key_lengths and window hide stays hidden. A hidden key has a weight of exactly zero,
+            scores, -inf hides; bfloat16 and float16 likewise. What is_causal, key_lengths and window hide stays hidden. A hidden key has a weight of exactly zero,
             whatever ``h`` is. Tiles that are hidden as a whole are skipped. Not with offsets.
         window: ``(left, right)``: row i, at the place p = i + Lk - Lq among the keys, sees the keys p - left to p + right; None or -1 is no
             bound. Time grows with L times the window.

@@ -248,7 +248,7 @@ def test_wrong_inputs_on_the_meta_device():
     for inputs, message in (
         ((torch.zeros(2, 4, 5, 8), k, v), "must be on one device, got cpu for query and meta for key"),
         ((q, k, v.double()), "must have one dtype, got torch.float32 for query and torch.float64 for value"),
-        ((q.half(), k.half(), v.half()), "query has dtype torch.float16"),
+        ((q.int(), k.int(), v.int()), "query has dtype torch.int32"),
         ((q, k[:, :3], v[:, :3]), "must be a multiple of the number of key and value heads, got 4 and 3"),
         ((q, k[:1], v[:1]), "one batch size, got 2 and 1"),
         ((q, k[..., :7], v[..., :7]), "one head width, got 8 and 7"),
@@ -401,8 +401,8 @@ def test_errors(options, message):
 
 def test_errors_of_inputs():
     q, k, v = qkv(dtype=torch.float32)
-    with pytest.raises(RuntimeError, match="query has dtype Half; float32 and float64 are supported, cast it"):
-        hinge.attention(q.half(), k.half(), v.half())
+    with pytest.raises(RuntimeError, match="query has dtype Int; float32, float64, bfloat16 and float16 are supported, cast it"):
+        hinge.attention(q.int(), k.int(), v.int())
     with pytest.raises(RuntimeError, match="must have one dtype, got Float for query and Double for key"):
         hinge.attention(q, k.double(), v)
     with pytest.raises(RuntimeError, match="must have four dimensions"):

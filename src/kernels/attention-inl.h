@@ -305,8 +305,8 @@ template <int64_t kKeys, typename T> struct TileKeys {
   int64_t count = 0;               // entries of the list, or `common`
 
   Sight sight = Sight::open;
-  int64_t not_seen[kTileRows] = {};  // of a partial tile, per row
-  const T* apart = nullptr;          // the mask tile, if rows must be summed one by one: 0 * NaN would show what is hidden from a row
+  int64_t not_seen[kTileRows];  // of a partial tile, per row
+  const T* apart = nullptr;     // the mask tile, if rows must be summed one by one: 0 * NaN would show what is hidden from a row
 
   int64_t most() const { return own[rows - 1]; }
 

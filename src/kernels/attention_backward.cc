@@ -171,7 +171,7 @@ template <typename T> class Backward {
   // the same order for any number of workers.
   std::vector<std::vector<int64_t>> Rounds() const {
     std::vector<std::vector<int64_t>> rounds;
-    std::vector<size_t> next(static_cast<size_t>(plan_.units()), 0);  // by place in dmask: the next round that has no unit with it
+    std::vector<size_t> next(static_cast<size_t>(io_.dmask.data ? plan_.units() : 0), 0);  // by place in dmask: its next free round
     for (int64_t unit = 0; unit < plan_.units(); ++unit) {
       size_t round = 0;
       if (io_.dmask.data) {
@@ -232,7 +232,8 @@ template <typename T> class Backward {
 
   // Where a number is not finite, rows that see different keys cannot be summed together.
   void FindApart(Parallel& parallel) {
-    apart_.assign(static_cast<size_t>(plan_.masked ? plan_.units() : 0), 0);
+    if (!plan_.masked) return;
+    apart_.assign(static_cast<size_t>(plan_.units()), 0);
     parallel.run(static_cast<int64_t>(apart_.size()), [&](int64_t unit, int) HWY_ATTR {
       const Sequence& seq = plan_.unit_sequence(unit);
       const int64_t kv_head = plan_.unit_kv_head(unit);

@@ -240,7 +240,8 @@ template <typename T> class Forward {
 
   // Where a value is not finite, rows that see different keys cannot be summed together.
   void FindApart(Parallel& parallel) {
-    apart_.assign(static_cast<size_t>(plan_.masked ? plan_.units() : 0), 0);
+    if (!plan_.masked) return;
+    apart_.assign(static_cast<size_t>(plan_.units()), 0);
     parallel.run(static_cast<int64_t>(apart_.size()), [&](int64_t unit, int) HWY_ATTR {
       const Sequence& seq = plan_.unit_sequence(unit);
       apart_[static_cast<size_t>(unit)] =

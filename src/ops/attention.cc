@@ -3,9 +3,11 @@
 #include "hinge/ops/attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 #include <array>
 #include <limits>
@@ -174,6 +176,19 @@ AttentionGradients backward_with_autograd(const Tensor& q, const Tensor& k, cons
   return {r[0], r[1], r[2], r[3], r[4], r[5], r[6]};
 }
 
+// Autocast on CPUs casts float32 queries, keys and values to its lower type, as it does for torch's own attention.
+AttentionOutputs forward_with_autocast(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                                       bool statistics) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+#if TORCH_VERSION_MAJOR >= 2
+  const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
+#else
+  const at::ScalarType type = at::autocast::get_autocast_cpu_dtype();
+#endif
+  const auto cast = [&](const Tensor& tensor) { return at::autocast::cached_cast(type, tensor, at::kCPU); };
+  return call_forward(cast(q), cast(k), cast(v), options, statistics);
+}
+
 // For the Python package: an option of a schema's type Tensor? that may also be a number, and what its default means.
 c10::Dict<std::string, double> per_head_defaults() {
   c10::Dict<std::string, double> defaults;
@@ -227,6 +242,8 @@ TORCH_LIBRARY_IMPL(hinge, CompositeExplicitAutograd, m) {
   m.impl("attention_with_statistics", &AttentionOps::forward_kernel<attention_forward_composite>);
   m.impl("attention_backward", &AttentionOps::backward_kernel<attention_backward_composite>);
 }
+
+TORCH_LIBRARY_IMPL(hinge, AutocastCPU, m) { m.impl("attention_with_statistics", &AttentionOps::forward_kernel<forward_with_autocast>); }
 
 TORCH_LIBRARY_IMPL(hinge, Autograd, m) {
   m.impl("attention_with_statistics", &AttentionOps::forward_kernel<forward_with_autograd>);

@@ -19,11 +19,13 @@ using kernels::Activation;
 using kernels::IdentityOrder;
 using kernels::LengthRule;
 
+bool is_supported(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || is_only_stored(type); }
+
 void check_tensor(const char* name, const at::Tensor& tensor, const at::Tensor& query) {
   HINGE_CHECK(tensor.dim() == 4, name, " must have four dimensions [batch, heads, length, width], got the shape ", tensor.sizes());
   HINGE_CHECK(tensor.layout() == at::kStrided, name, " must be a dense tensor, got the layout ", tensor.layout());
-  HINGE_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, name, " has dtype ", tensor.scalar_type(),
-              "; float32 and float64 are supported, cast it to one of them");
+  HINGE_CHECK(is_supported(tensor.scalar_type()), name, " has dtype ", tensor.scalar_type(),
+              "; float32, float64, bfloat16 and float16 are supported, cast it to one of them");
   HINGE_CHECK(tensor.scalar_type() == query.scalar_type(), "query, key and value must have one dtype, got ", query.scalar_type(),
               " for query and ", tensor.scalar_type(), " for ", name);
   HINGE_CHECK(tensor.device() == query.device(), "query, key and value must be on one device, got ", query.device(), " for query and ",
@@ -33,8 +35,8 @@ void check_tensor(const char* name, const at::Tensor& tensor, const at::Tensor& 
 at::Tensor per_head(const char* name, const PerHead& option, int64_t heads) {
   const at::Tensor& values = option.values;
   if (!values.defined()) return {};
-  HINGE_CHECK(values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble, name, " has dtype ", values.scalar_type(),
-              "; float32 and float64 are supported");
+  HINGE_CHECK(is_supported(values.scalar_type()), name, " has dtype ", values.scalar_type(),
+              "; float32, float64, bfloat16 and float16 are supported");
   HINGE_CHECK(values.numel() == 1 || values.numel() == heads, name, " must have 1 element or one for each of the ", heads,
               " query heads, got the shape ", values.sizes());
   const at::Tensor result = values.detach().to(at::kCPU, at::kDouble).reshape({-1}).expand({heads}).contiguous();
@@ -63,19 +65,14 @@ void check_offsets(const char* name, const at::Tensor& offsets, const char* what
 }
 
 kernels::MaskType mask_type(const at::Tensor& mask) {
-  switch (mask.scalar_type()) {
-    case at::kBool: return kernels::MaskType::boolean;
-    case at::kFloat: return kernels::MaskType::float32;
-    case at::kDouble: return kernels::MaskType::float64;
-    default: break;
-  }
-  HINGE_CHECK(false, "attn_mask has dtype ", mask.scalar_type(),
-              "; it must be bool (true: visible) or float32 or float64 (added to the scores)");
+  if (mask.scalar_type() == at::kBool) return kernels::MaskType::boolean;
+  return mask.scalar_type() == at::kFloat ? kernels::MaskType::float32 : kernels::MaskType::float64;
 }
 
 at::Tensor expanded_mask(const at::Tensor& mask, const kernels::AttentionShape& shape, const at::Tensor& q) {
   if (!mask.defined()) return {};
-  mask_type(mask);
+  HINGE_CHECK(mask.scalar_type() == at::kBool || is_supported(mask.scalar_type()), "attn_mask has dtype ", mask.scalar_type(),
+              "; it must be bool (true: visible) or of a floating type (added to the scores)");
   HINGE_CHECK(mask.layout() == at::kStrided, "attn_mask must be a dense tensor, got the layout ", mask.layout());
   HINGE_CHECK(mask.device() == q.device(), "attn_mask must be on the device of query, ", q.device(), ", got ", mask.device());
   const std::array<int64_t, 4> sizes = {shape.B, shape.Hq, shape.Lq, shape.Lk};
@@ -83,7 +80,7 @@ at::Tensor expanded_mask(const at::Tensor& mask, const kernels::AttentionShape& 
   for (int64_t d = 0; fits && d < mask.dim(); ++d) fits = mask.size(-1 - d) == 1 || mask.size(-1 - d) == sizes[static_cast<size_t>(3 - d)];
   HINGE_CHECK(fits, "attn_mask must broadcast to [batch, query heads, query length, key length], ", at::IntArrayRef(sizes),
               ", got the shape ", mask.sizes());
-  return mask.detach().expand(sizes);
+  return (is_only_stored(mask.scalar_type()) ? mask.detach().to(at::kFloat) : mask.detach()).expand(sizes);
 }
 
 void check_window(const std::optional<Window>& window, bool hstu) {
@@ -234,6 +231,29 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
 at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::Tensor& q) {
   if (!per_head.defined()) return at::empty({0}, q.options());
   return (option.numel() == 1 ? per_head.sum() : per_head).to(option.options()).reshape(option.sizes());
+}
+
+bool is_only_stored(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+at::ScalarType computed_type(at::ScalarType stored) { return is_only_stored(stored) ? at::kFloat : stored; }
+
+AttentionOutputs computed_in_float32(ForwardImplementation* forward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const AttentionOptions& options, bool statistics) {
+  check_attention(q, k, v, options);
+  AttentionOutputs results = forward(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options, statistics);
+  std::get<0>(results) = std::get<0>(results).to(q.scalar_type());
+  return results;
+}
+
+AttentionGradients computed_in_float32(BackwardImplementation* backward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                       const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
+  check_attention(q, k, v, options);
+  AttentionBackwardInputs wide = inputs;
+  for (at::Tensor* tensor : {&wide.grad_out, &wide.out})
+    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
+  AttentionGradients results = backward(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), wide, options);
+  for (at::Tensor* tensor : {&std::get<0>(results), &std::get<1>(results), &std::get<2>(results)}) *tensor = tensor->to(q.scalar_type());
+  return results;
 }
 
 bool wants_mask_gradient(const AttentionBackwardInputs& inputs, const AttentionOptions& options) {

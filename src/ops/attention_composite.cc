@@ -265,6 +265,7 @@ Tensor sum_over_groups(const Tensor& tensor, const Tensor& model) {
 
 AttentionOutputs attention_forward_composite(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                                              bool statistics) {
+  if (is_only_stored(q.scalar_type())) return computed_in_float32(attention_forward_composite, q, k, v, options, statistics);
   const AttentionProblem problem = check_attention(q, k, v, options);
   const Weights r = weights(problem, q, k);
   const Tensor& visible = r.visibility.visible;
@@ -287,6 +288,7 @@ AttentionOutputs attention_forward_composite(const Tensor& q, const Tensor& k, c
 
 AttentionGradients attention_backward_composite(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionBackwardInputs& inputs,
                                                 const AttentionOptions& options) {
+  if (is_only_stored(q.scalar_type())) return computed_in_float32(attention_backward_composite, q, k, v, inputs, options);
   const AttentionProblem problem = check_attention(q, k, v, options);
   const kernels::AttentionRule& rule = problem.rule;
   const Weights r = weights(problem, q, k);

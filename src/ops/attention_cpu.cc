@@ -117,16 +117,17 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
           dmask.defined() ? at::sum_to(dmask, options.attn_mask.sizes()).to(options.attn_mask.scalar_type()) : at::empty({0}, q.options())};
 }
 
-void check_backward_input(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& q) {
-  TORCH_CHECK(!tensor.defined() || (tensor.sizes() == sizes && tensor.scalar_type() == q.scalar_type()),
-              "hinge::attention_backward: ", name, " must have the shape ", sizes, " and the query's dtype ", q.scalar_type(), ", got ",
-              tensor.sizes(), " and ", tensor.scalar_type());
+void check_backward_input(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, at::ScalarType type) {
+  TORCH_CHECK(!tensor.defined() || (tensor.sizes() == sizes && tensor.scalar_type() == type), "hinge::attention_backward: ", name,
+              " must have the shape ", sizes, " and, to fit the query, the dtype ", type, ", got ", tensor.sizes(), " and ",
+              tensor.scalar_type());
 }
 
 }  // namespace
 
 AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
                                        bool statistics) {
+  if (is_only_stored(q.scalar_type())) return computed_in_float32(attention_forward_cpu, q, k, v, options, statistics);
   const AttentionProblem problem = check_attention(q, k, v, options);
   const auto run = q.scalar_type() == at::kFloat ? forward<float> : forward<double>;
   return run(problem, q, k, v, statistics);
@@ -135,14 +136,16 @@ AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k,
 AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                           const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
   const AttentionProblem problem = check_attention(q, k, v, options);
+  const at::ScalarType stored = q.scalar_type(), computed = computed_type(stored);
   const at::IntArrayRef per_row = q.sizes().slice(0, 3);
   const std::array<int64_t, 4> out_sizes = {q.size(0), q.size(1), q.size(2), v.size(3)};
-  check_backward_input("grad_out", inputs.grad_out, out_sizes, q);
-  check_backward_input("grad_weight_sum", inputs.grad_weight_sum, per_row, q);
-  check_backward_input("grad_weight_log", inputs.grad_weight_log, per_row, q);
-  check_backward_input("out", inputs.out, out_sizes, q);
-  check_backward_input("lse", inputs.lse, per_row, q);
-  check_backward_input("weight_log", inputs.weight_log, per_row, q);
+  check_backward_input("grad_out", inputs.grad_out, out_sizes, stored);
+  check_backward_input("grad_weight_sum", inputs.grad_weight_sum, per_row, computed);
+  check_backward_input("grad_weight_log", inputs.grad_weight_log, per_row, computed);
+  check_backward_input("out", inputs.out, out_sizes, stored);
+  check_backward_input("lse", inputs.lse, per_row, computed);
+  check_backward_input("weight_log", inputs.weight_log, per_row, computed);
+  if (stored != computed) return computed_in_float32(attention_backward_cpu, q, k, v, inputs, options);
   const auto run = q.scalar_type() == at::kFloat ? backward<float> : backward<double>;
   return run(problem, q, k, v, inputs, options);
 }

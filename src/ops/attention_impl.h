@@ -52,6 +52,20 @@ struct AttentionBackwardInputs {
   std::array<at::Tensor, 3> into;                         // where the CPU path writes dq, dk and dv; undefined: new tensors
 };
 
+using ForwardImplementation = AttentionOutputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                               const AttentionOptions& options, bool statistics);
+using BackwardImplementation = AttentionGradients(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                  const AttentionBackwardInputs& inputs, const AttentionOptions& options);
+
+// bfloat16 and float16 are stored, not computed with: float32 is inside. Then q, k, v, out and their gradients have the stored type,
+// statistics and lse have float32.
+bool is_only_stored(at::ScalarType type);
+at::ScalarType computed_type(at::ScalarType stored);
+AttentionOutputs computed_in_float32(ForwardImplementation* forward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const AttentionOptions& options, bool statistics);
+AttentionGradients computed_in_float32(BackwardImplementation* backward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                       const AttentionBackwardInputs& inputs, const AttentionOptions& options);
+
 AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
                                        bool statistics);
 AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -47,6 +47,7 @@ template <typename T> void expect_same_bits(const Results<T>& a, const Results<T
   EXPECT_TRUE(same_bits(a.dgain, b.dgain)) << "dgain";
   EXPECT_TRUE(same_bits(a.dbias, b.dbias)) << "dbias";
   EXPECT_TRUE(same_bits(a.dalpha, b.dalpha)) << "dalpha";
+  EXPECT_TRUE(same_bits(a.dmask, b.dmask)) << "dmask";
   EXPECT_TRUE(same_counts(a.forward_skipped, b.forward_skipped)) << "skipped in forward";
   EXPECT_TRUE(same_counts(a.backward_skipped, b.backward_skipped)) << "skipped in backward";
 }
@@ -135,6 +136,26 @@ TEST_P(EveryActivation, SameBitsForAnyNumberOfWorkers) {
     const Problem<float> single = make_problem<float>(c);
     expect_same_bits(run_fast(single, threads), run_fast(single));
   }
+}
+
+// Masks whose gradient is a sum over batch rows, heads, rows or keys; a window.
+TEST(Attention, SameBitsWithMasks) {
+  for (const Activation h : {Activation::relu, Activation::silu, Activation::softmax})
+    for (size_t shape = 0; shape <= kMaskShapeNames.size(); ++shape) {
+      Case c;
+      c.h = h, c.B = 3, c.group = 2, c.Lq = 130, c.Lk = 300, c.D = 24, c.mask_shape = static_cast<MaskShape>(shape);
+      c.mask = MaskKind::additive;
+      if (shape == kMaskShapeNames.size()) c.mask = MaskKind::none, c.mask_shape = MaskShape::full, c.window_left = 40;
+      const Problem<float> p = make_problem<float>(c);
+      const Results<float> alone = run_fast(p);
+      for (int workers : {2, 5, 16}) {
+        SCOPED_TRACE(std::to_string(workers) + " workers, " + c.name());
+        Threads threads(workers);
+        expect_same_bits(run_fast(p, threads), alone);
+        Backwards backwards(workers);
+        expect_same_bits(run_fast(p, backwards), alone);
+      }
+    }
 }
 
 // One head so long that it is cut in both directions.
