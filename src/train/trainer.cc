@@ -134,6 +134,7 @@ class Loop {
       events_.emplace(folder_->folder(), step_);
     }
     progress_.emplace("train", settings_.steps(), step_, output_);
+    if (group_) bytes_before_ = group_->traffic().bytes;
     write_status("running", "");
 
     if (evaluation_due() || average_due()) go_on_with_the_last_step();
@@ -487,7 +488,7 @@ class Loop {
     if (group_) {
       const ExchangeTimes times = gradient_.exchange_times();
       status.values["processes"] = group_->world();
-      status.values["bytes_sent"] = static_cast<double>(group_->traffic().bytes);
+      status.values["bytes_sent"] = static_cast<double>(group_->traffic().bytes - bytes_before_);
       status.values["exchange_seconds"] = times.busy;
       status.values["exchange_waited_seconds"] = times.waited;
       status.values["process_seconds"] = train_seconds_;
@@ -509,6 +510,7 @@ class Loop {
 
   int64_t step_ = 0;                   // steps done
   int64_t first_step_ = 0;             // of those, before this process
+  int64_t bytes_before_ = 0;           // sent by this process before its first step
   double items_ = 0;                   // worked through in them
   double flops_ = 0;                   // that took
   double train_seconds_ = 0;           // of those by this process
