@@ -95,7 +95,8 @@ class Machines:
                 ip("-n", name, "address", "add", address + "/24", "dev", device)
                 ip("-n", name, "link", "set", device, "up")
                 if rate:
-                    shape = ["tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "32kbit", "latency", "400ms"]
+                    burst = "8mbit" if rate.endswith("gbit") else "512kbit"  # at least what passes between two ticks of the kernel
+                    shape = ["tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", burst, "latency", "400ms"]
                     ip("netns", "exec", name, *shape)
         except BaseException:
             self._remove(made)

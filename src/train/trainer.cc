@@ -140,9 +140,10 @@ class Loop {
     progress_.emplace("train", settings_.steps(), step_, output_);
     WorkersParallel parallel(workers_);
     peak_flops_ = 1e9 * kernels::measure_fma_peak(parallel);
+    if (group_) bytes_before_ = group_->traffic().bytes;
     write_status("running", "");
     log(fmt::format("training from step {} to {}, {} worker{} of {} thread{}", step_, settings_.steps(), workers_.count(),
-                            workers_.count() == 1 ? "" : "s", workers_.threads(), workers_.threads() == 1 ? "" : "s"));
+                    workers_.count() == 1 ? "" : "s", workers_.threads(), workers_.threads() == 1 ? "" : "s"));
 
     if (evaluation_due() || average_due()) go_on_with_the_last_step();
     while (step_ < settings_.steps() && !stopping()) {
@@ -509,7 +510,7 @@ class Loop {
     if (group_) {
       const ExchangeTimes times = gradient_.exchange_times();
       status.values["processes"] = group_->world();
-      status.values["bytes_sent"] = static_cast<double>(group_->traffic().bytes);
+      status.values["bytes_sent"] = static_cast<double>(group_->traffic().bytes - bytes_before_);
       status.values["exchange_seconds"] = times.busy;
       status.values["exchange_waited_seconds"] = times.waited;
       status.values["process_seconds"] = train_seconds_;
@@ -531,6 +532,7 @@ class Loop {
 
   int64_t step_ = 0;                   // steps done
   int64_t first_step_ = 0;             // of those, before this process
+  int64_t bytes_before_ = 0;           // sent by this process before its first step
   double items_ = 0;                   // worked through in them
   double flops_ = 0;                   // that took
   double peak_flops_ = 0;              // a second that the machine had when this process began
