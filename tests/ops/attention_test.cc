@@ -494,7 +494,7 @@ TEST(Errors, SayWhatWasGivenAndWhatIsAllowed) {
        tensor({2, 2, 5, 0}),
        tensor({2, 2, 5, 0}),
        {},
-       "the head width must be at least 1, got the query shape [2, 4, 3, 0]"},
+       "the head width must be at least 1, got the query shape [2, 4, 3, 0] and the value shape [2, 2, 5, 0]"},
       {q,
        tensor({2, 3, 5, 8}),
        tensor({2, 3, 5, 8}),
