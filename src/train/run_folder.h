@@ -89,9 +89,9 @@ inline std::vector<std::pair<std::string, Which>> config_words(Which) {
 // Looking at a run, also while another process trains into it. All throw std::runtime_error with the path and the reason.
 RunStatus read_status(const std::string& run);
 RunStatus parse_status(std::string_view text, const std::string& path);  // path: for the message
-bool is_run(const std::string& folder);       // holds a config.toml
-void require_run(const std::string& folder);  // throws unless it is one
-bool is_training(const std::string& run);     // some process holds its lock
+bool is_run(const std::string& folder);                                  // holds a config.toml
+void require_run(const std::string& folder);                             // throws unless it is one
+bool is_training(const std::string& run);                                // some process holds its lock
 
 // How much of a checkpoint is compared with its checksums before it is called usable. Sizes, the JSON and the headers of safetensors files
 // always are.

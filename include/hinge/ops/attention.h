@@ -91,9 +91,10 @@ struct AttentionResult {
   at::Tensor skipped_share;  // [B, Hq]: share of the work behind a relu-like h that exact zeros saved
 };
 
-// q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv], float32, float64, bfloat16 or float16 (both computed in float32), any strides in B, H and L. The result's memory follows q's
-// order of dimensions: with q a transposed [B, Lq, Hq, D], merging the heads of the result is free. Throws c10::Error on bad input.
-// Gradients flow to q, k, v, gain, bias, alpha and an additive attn_mask; a second differentiation throws.
+// q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv], float32, float64, bfloat16 or float16 (both computed in float32), any strides in
+// B, H and L. The result's memory follows q's order of dimensions: with q a transposed [B, Lq, Hq, D], merging the heads of the result is
+// free. Throws c10::Error on bad input. Gradients flow to q, k, v, gain, bias, alpha and an additive attn_mask; a second differentiation
+// throws.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options = {});
 AttentionResult attention_with_statistics(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                           const AttentionOptions& options = {});
