@@ -45,7 +45,7 @@ def weights(q, k, *, h="relu", scale=None, is_causal=False, alpha=1.0, gain=1.0,
     if attn_mask is not None and attn_mask.dtype != torch.bool:
         x = x + attn_mask.masked_fill(attn_mask == -math.inf, 0)
     if h == "softmax":
-        return x.masked_fill(~visible, -1e300 if x.dtype == torch.float64 else -1e30).softmax(-1).masked_fill(~visible, 0)
+        return x.masked_fill(~visible, torch.finfo(x.dtype).min).softmax(-1).masked_fill(~visible, 0)
 
     def per_head(value):
         return value.reshape(-1, 1, 1).to(q.dtype) if isinstance(value, torch.Tensor) else value

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import zipfile
@@ -35,11 +34,23 @@ def test_types_reach_the_user(tmp_path):
     assert len(errors) == 1 and "user.py:4" in errors[0] and "list[str]" in errors[0], run.stdout + run.stderr
 
 
+def libraries_of_a_process(pattern: str, **options) -> tuple[str, list[str]]:
+    """The package that a new process finds, and the libraries that it has loaded after a call: other tests load more into this one."""
+    program = (
+        "import re, sys, torch, hinge\n"
+        "hinge.attention(*(torch.randn(2, 4, 300, 16) for _ in range(3)))\n"
+        "print(hinge.__file__)\n"
+        "print(*sorted({line.split()[-1] for line in open('/proc/self/maps') if re.search(sys.argv[1], line)}), sep='\\n')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program, pattern], capture_output=True, text=True, **options)
+    assert run.returncode == 0, run.stderr
+    package, *libraries = run.stdout.splitlines()
+    return package, libraries
+
+
 def test_one_openmp_in_the_process():
-    hinge.attention(*(torch.randn(2, 4, 300, 16) for _ in range(3)))
-    maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
-    loaded = {line.split()[-1] for line in maps if re.search(r"lib(gomp|iomp|omp)[-.\d]", line)}
-    assert len(loaded) == 1 and "torch" in loaded.pop()
+    _, libraries = libraries_of_a_process(r"lib(gomp|iomp|omp)[-.\d]")
+    assert len(libraries) == 1 and "torch" in libraries[0], libraries
 
 
 @pytest.mark.skipif(not list((ROOT / "dist").glob("*.whl")), reason="there is no wheel in dist/: run `make wheel`")
@@ -51,15 +62,7 @@ def test_the_wheel_needs_nothing_but_torch(tmp_path):
         metadata = file.read(next(name for name in names if name.endswith("METADATA"))).decode()
     assert "hinge/py.typed" in names and not any("gomp" in name or "torch" in name for name in names)
     assert f"Requires-Dist: torch=={torch.__version__.split('+')[0]}" in metadata
-    program = (
-        "import sys, torch, hinge\n"
-        "hinge.attention(*(torch.randn(2, 4, 300, 16) for _ in range(3)))\n"
-        "print(hinge.__file__)\n"
-        "print(*sorted({line.split()[-1] for line in open('/proc/self/maps') if 'hwy' in line or 'gomp' in line}))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)})
-    assert run.returncode == 0, run.stderr
-    package, *libraries = run.stdout.split()
+    package, libraries = libraries_of_a_process("hwy|gomp", cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert package.startswith(str(tmp_path)), "not the one that is installed"
     assert len(libraries) == 2 and any(str(tmp_path) in path and "hwy" in path for path in libraries), libraries
     assert any("torch/lib/libgomp" in path for path in libraries), libraries

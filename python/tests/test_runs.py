@@ -99,7 +99,9 @@ def test_safetensors_reads_the_checkpoint(run):
     block = 4 * 16 + 4 * (16 * 16 + 16) + 2 * 16 * 32 + 32 + 16 + 2 * 2 * 8
     assert sum(value.size for value in weights.values()) == (16 * 16 + 16) + 4 * 16 + block + 2 * 16 + (4 * 16 + 4)
     with safe_open(checkpoint / "weights.safetensors", framework="np") as file:
-        assert file.metadata() == {"format": "pt"}
+        metadata = file.metadata()
+    assert metadata.pop("format") == "pt"
+    assert set(metadata) == {f"crc32c.{name}" for name in weights}, "each tensor has its checksum"
     state = safetensors_numpy.load_file(checkpoint / "state.safetensors")
     assert set(state) == {f"{moment}.{name}" for moment in "mv" for name in weights}
     assert all((state[name] >= 0).all() for name in state if name.startswith("v."))
