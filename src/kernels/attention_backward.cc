@@ -371,7 +371,8 @@ template <typename T> class Backward {
         double c = 1;
         if (plan_.softmax) {
           s.shift[slot] = -io_.lse[stat];
-          s.grad_shift[slot] = -Dot(grad_out, row_of(io_.out, seq.b, head, row), plan_.value_depth);
+          s.grad_shift[slot] =
+              io_.out_products ? -io_.out_products[stat] : -Dot(grad_out, row_of(io_.out, seq.b, head, row), plan_.value_depth);
           // G's constants cancel in softmax but for the mean of the logarithms.
           if (grad_log != 0) s.grad_shift[slot] -= static_cast<T>(grad_log * static_cast<double>(io_.weight_log[stat]));
           s.log_grad[slot] = static_cast<T>(grad_log);

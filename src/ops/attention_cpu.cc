@@ -82,14 +82,20 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
   io.grad_out = view<const T>(grad_out);
   io.grad_weight_sum = data_or_null<T>(grad_weight_sum);
   io.grad_weight_log = data_or_null<T>(grad_weight_log);
-  at::Tensor out, lse, weight_log;
+  at::Tensor out, out_products, lse, weight_log;
   if (problem.rule.h == kernels::Activation::softmax) {
-    TORCH_CHECK(inputs.out.defined() && inputs.lse.defined() && (inputs.weight_log.defined() || !grad_weight_log.defined()),
+    TORCH_CHECK((inputs.out.defined() || inputs.out_products.defined()) && inputs.lse.defined() &&
+                    (inputs.weight_log.defined() || !grad_weight_log.defined()),
                 "hinge::attention_backward: softmax needs out and lse of the forward pass, and weight_log with grad_weight_log");
-    out = with_adjacent_width(inputs.out);
     lse = inputs.lse.contiguous();
     weight_log = per_row(inputs.weight_log);
-    io.out = view<const T>(out);
+    if (inputs.out_products.defined()) {
+      out_products = inputs.out_products.contiguous();
+      io.out_products = data_or_null<T>(out_products);
+    } else {
+      out = with_adjacent_width(inputs.out);
+      io.out = view<const T>(out);
+    }
     io.lse = data_or_null<T>(lse);
     io.weight_log = data_or_null<T>(weight_log);
   }
@@ -143,6 +149,7 @@ AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor&
   check_backward_input("grad_weight_sum", inputs.grad_weight_sum, per_row, computed);
   check_backward_input("grad_weight_log", inputs.grad_weight_log, per_row, computed);
   check_backward_input("out", inputs.out, out_sizes, stored);
+  check_backward_input("out_products", inputs.out_products, per_row, computed);
   check_backward_input("lse", inputs.lse, per_row, computed);
   check_backward_input("weight_log", inputs.weight_log, per_row, computed);
   if (stored != computed) return computed_in_float32(attention_backward_cpu, q, k, v, inputs, options);

@@ -44,12 +44,13 @@ using AttentionOutputs = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tens
 using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // What comes into backward besides q, k, v. Undefined: zero, or not saved. out, lse and weight_log: for softmax, as forward gave them
-// (weight_log only if it has a gradient).
+// (weight_log only if it has a gradient); on CPU, out_products [B, Hq, Lq] may stand for out (kernels/attention.h).
 struct AttentionBackwardInputs {
   at::Tensor grad_out, grad_weight_sum, grad_weight_log;
   at::Tensor out, lse, weight_log;
   std::array<bool, 4> wanted = {true, true, true, true};  // of the gradients of gain, bias, alpha and attn_mask
   std::array<at::Tensor, 3> into;                         // where the CPU path writes dq, dk and dv; undefined: new tensors
+  at::Tensor out_products = {};
 };
 
 using ForwardImplementation = AttentionOutputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

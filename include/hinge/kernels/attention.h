@@ -157,8 +157,10 @@ template <typename T> struct AttentionBackward {
   const T* grad_weight_sum = nullptr;  // optional, contiguous [B, Hq, Lq]
   const T* grad_weight_log = nullptr;  // optional, contiguous [B, Hq, Lq]
 
-  // Softmax only: what forward gave.
+  // Softmax only: what forward gave. In the place of out, its products with grad_out may be given, contiguous [B, Hq, Lq]:
+  // sum_d grad_out_id out_id is all that backward needs of it.
   View<const T> out;
+  const T* out_products = nullptr;
   const T* lse = nullptr;
   const T* weight_log = nullptr;  // only with grad_weight_log
 
