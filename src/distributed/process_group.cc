@@ -23,17 +23,18 @@ namespace {
 // The rendezvous as Gloo's processes find each other through it. They ask for no more than this.
 class Meeting final : public c10d::Store {
  public:
-  Meeting(Rendezvous& rendezvous, double seconds) : rendezvous_(rendezvous), seconds_(seconds) {}
+  Meeting(Rendezvous& rendezvous, double seconds, std::string prefix)
+      : rendezvous_(rendezvous), seconds_(seconds), prefix_(std::move(prefix)) {}
 
   void set(const std::string& key, const std::vector<uint8_t>& value) override {
-    rendezvous_.set(key, std::string(value.begin(), value.end()));
+    rendezvous_.set(prefix_ + key, std::string(value.begin(), value.end()));
   }
   std::vector<uint8_t> get(const std::string& key) override {
-    const std::string value = rendezvous_.get(key, seconds_);
+    const std::string value = rendezvous_.get(prefix_ + key, seconds_);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override {
-    for (const std::string& key : keys) rendezvous_.get(key, seconds_);
+    for (const std::string& key : keys) rendezvous_.get(prefix_ + key, seconds_);
   }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
 
@@ -47,6 +48,7 @@ class Meeting final : public c10d::Store {
 
   Rendezvous& rendezvous_;
   const double seconds_;
+  const std::string prefix_;  // of keys: groups of the same run are kept apart by it
 };
 
 std::vector<std::string> interfaces() {
@@ -103,23 +105,32 @@ struct Waiting {
 
 class ProcessGroup::Impl {
  public:
-  Impl(const Environment& environment, const std::string& version) : rendezvous(environment, version) {
+  Impl(const Environment& environment, const std::string& version)
+      : waiting(std::make_shared<Waiting>()),
+        rank_in_run(environment.rank),
+        own_rendezvous(std::make_unique<Rendezvous>(environment, version)),
+        rendezvous(*own_rendezvous) {
     try {
-      connect(environment);
+      connect(environment, "");
+      rendezvous.watch([state = waiting] { state->note_loss(); });
     } catch (const std::exception& error) {
       rendezvous.fail(error.what());
       throw;
     }
   }
+  // Of some of the ranks of `whole`.
+  Impl(const Environment& environment, const Impl& whole, const std::string& name)
+      : waiting(whole.waiting), rank_in_run(whole.rank_in_run), rendezvous(whole.rendezvous) {
+    connect(environment, name);
+  }
 
-  void connect(const Environment& environment) {
+  void connect(const Environment& environment, const std::string& prefix) {
     auto options =
         c10d::ProcessGroupGloo::Options::create(std::chrono::milliseconds(static_cast<int64_t>(1000 * environment.timeout_seconds)));
     options->devices.push_back(device(environment));
     options->threads = 1;
-    gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<Meeting>(rendezvous, environment.timeout_seconds),
+    gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<Meeting>(rendezvous, environment.timeout_seconds, prefix),
                                                        environment.rank, environment.world, options);
-    rendezvous.watch([state = waiting] { state->note_loss(); });
   }
   // Gloo has no way to end a collective that waits for a process which has vanished. It is left behind with its thread then, and the end of
   // this process, which is near, takes both along.
@@ -150,9 +161,11 @@ class ProcessGroup::Impl {
   }
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  std::string where;  // "10.0.0.1 (eth0)"
-  const std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
-  Rendezvous rendezvous;
+  std::string where;                       // "10.0.0.1 (eth0)"
+  const std::shared_ptr<Waiting> waiting;  // of the whole run
+  const int rank_in_run;
+  const std::unique_ptr<Rendezvous> own_rendezvous;  // of the group of the whole run
+  Rendezvous& rendezvous;
 
  private:
   std::shared_ptr<gloo::transport::Device> device(const Environment& environment) {
@@ -184,7 +197,30 @@ ProcessGroup::ProcessGroup(const Environment& environment, const std::string& ve
   }
 }
 
+ProcessGroup::ProcessGroup(const Environment& environment, std::unique_ptr<Impl> impl)
+    : environment_(environment), impl_(std::move(impl)) {}
+
 ProcessGroup::~ProcessGroup() = default;
+
+std::unique_ptr<ProcessGroup> ProcessGroup::split(int size) {
+  TORCH_CHECK(size > 0 && world() % size == 0, "hinge: ", world(), " ranks cannot be split into groups of ", size);
+  Environment part = environment_;
+  part.rank = rank() % size, part.world = size;
+  const std::string name = fmt::format("group {} of {} ranks/", rank() / size, size);
+  std::unique_ptr<Impl> impl;
+  run("connecting groups of ranks", [&]() -> c10::intrusive_ptr<c10d::Work> {
+    impl = std::make_unique<Impl>(part, *impl_, name);
+    return impl_->gloo->barrier();
+  });
+  std::unique_ptr<ProcessGroup> group(new ProcessGroup(part, std::move(impl)));
+  group->whole_ = this;
+  return group;
+}
+
+void ProcessGroup::count(int64_t bytes, int64_t messages) {
+  bytes_ += bytes, messages_ += messages;
+  if (whole_ != nullptr) whole_->count(bytes, messages);
+}
 
 std::string ProcessGroup::description() const {
   return fmt::format("rank {} of {} at {}, rendezvous at {}, port {}", rank(), world(), impl_->where, environment_.master_address,
@@ -206,8 +242,8 @@ template <class Start> void ProcessGroup::run(const char* what, const Start& sta
     throw Error(
         fmt::format("rank {} has had no answer from the other ranks for {:.0f} s ({}): one of them hangs, or needs more time than "
                     "HINGE_TIMEOUT gives",
-                    rank(), environment_.timeout_seconds, what));
-  throw Error(fmt::format("rank {} has lost its connection to another rank ({}): {}", rank(), what, problem));
+                    impl_->rank_in_run, environment_.timeout_seconds, what));
+  throw Error(fmt::format("rank {} has lost its connection to another rank ({}): {}", impl_->rank_in_run, what, problem));
 }
 
 void ProcessGroup::barrier() {
@@ -230,8 +266,10 @@ void ProcessGroup::all_to_all(const at::Tensor& in, const std::vector<int64_t>& 
   at::Tensor from = in.view(-1), to = out.view(-1);
   std::vector<int64_t> send = in_sizes, receive = out_sizes;
   run("all_to_all", [&] { return impl_->gloo->alltoall_base(to, from, receive, send); });
-  const int64_t own = in_sizes[static_cast<size_t>(rank())];
-  count((in.numel() - own) * static_cast<int64_t>(in.element_size()), world() - 1);
+  for (int other = 0; other < world(); ++other) {
+    const int64_t size = in_sizes[static_cast<size_t>(other)];
+    if (other != rank() && size > 0) count(size * static_cast<int64_t>(in.element_size()), 1);
+  }
 }
 
 void ProcessGroup::all_gather(const at::Tensor& own, at::Tensor& all) {

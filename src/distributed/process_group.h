@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,6 +35,11 @@ class ProcessGroup {
   const Environment& environment() const { return environment_; }
   std::string description() const;  // "rank 0 of 2 at 10.0.0.1 (eth0), rendezvous at ..."
 
+  // The `size` consecutive ranks that this one is among, as a group of their own; their ranks in it begin at 0. Its exchanges may run
+  // beside those of this group, on another thread. All ranks call it, with the same number, which divides world(). This group must outlive
+  // it.
+  std::unique_ptr<ProcessGroup> split(int size);
+
   // Waits for all.
   void barrier();
 
@@ -50,7 +56,8 @@ class ProcessGroup {
   std::vector<std::string> all_gather_bytes(std::string_view own);
   std::string broadcast_bytes(std::string_view bytes, int root);
 
-  Traffic traffic() const { return traffic_; }
+  // With that of the groups that were split from this one.
+  Traffic traffic() const { return {bytes_, messages_}; }
 
   // Tells the others that this process ends, and why: theirs is a PeerError that says so. From any thread; ends what waits in a collective.
   void fail(const std::string& reason);
@@ -59,12 +66,14 @@ class ProcessGroup {
 
  private:
   class Impl;
+  ProcessGroup(const Environment& environment, std::unique_ptr<Impl> impl);
   template <class Start> void run(const char* what, const Start& start);
-  void count(int64_t bytes, int64_t messages) { traffic_.bytes += bytes, traffic_.messages += messages; }
+  void count(int64_t bytes, int64_t messages);
 
   const Environment environment_;
   std::unique_ptr<Impl> impl_;
-  Traffic traffic_;
+  std::atomic<int64_t> bytes_{0}, messages_{0};
+  ProcessGroup* whole_ = nullptr;  // that this one was split from
 };
 
 }  // namespace hinge::distributed

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "../support/errors.h"
 #include "ranks.h"
 
@@ -93,6 +95,50 @@ TEST_P(Worlds, BytesOfAnyLength) {
                           }
                         }),
             no_errors());
+}
+
+// Groups of two of four ranks exchange beside the whole, on another thread.
+TEST(ProcessGroup, GroupsOfRanksExchangeBesideTheWhole) {
+  EXPECT_EQ(with_groups(4,
+                        [](ProcessGroup& whole) {
+                          const std::unique_ptr<ProcessGroup> pair = whole.split(2);
+                          EXPECT_EQ(pair->rank(), whole.rank() % 2);
+                          EXPECT_EQ(pair->world(), 2);
+                          std::exception_ptr error;
+                          std::thread other([&] {
+                            try {
+                              for (int i = 0; i < 20; ++i) {
+                                at::Tensor all = at::empty({4});
+                                whole.all_gather(at::full({1}, whole.rank(), at::kFloat), all);
+                                EXPECT_TRUE(at::equal(all, at::arange(4, at::kFloat)));
+                              }
+                            } catch (...) {
+                              error = std::current_exception();
+                            }
+                          });
+                          const int64_t first = whole.rank() / 2 * 2;
+                          for (int i = 0; i < 20; ++i) {
+                            at::Tensor all = at::empty({2});
+                            pair->all_to_all(at::full({2}, whole.rank(), at::kFloat), all);
+                            EXPECT_TRUE(at::equal(all, at::arange(first, first + 2, at::kFloat)));
+                          }
+                          other.join();
+                          if (error) std::rethrow_exception(error);
+                          EXPECT_EQ(pair->traffic().bytes, 20 * 4);
+                          EXPECT_EQ(whole.traffic().bytes, 20 * (3 + 1) * 4);
+                        }),
+            std::vector<std::string>(4));
+}
+
+// Nobody in the group is lost, but the run is over.
+TEST(ProcessGroup, ALossElsewhereEndsTheWaitInAGroup) {
+  const auto errors = with_groups(4, [](ProcessGroup& whole) {
+    const std::unique_ptr<ProcessGroup> pair = whole.split(2);
+    whole.barrier();
+    if (whole.rank() == 3) throw Error("mine");
+    for (;;) pair->barrier();
+  });
+  for (const size_t rank : {0, 1, 2}) EXPECT_TRUE(mentions(errors[rank], {"rank 3", "was lost"})) << errors[rank];
 }
 
 TEST(ProcessGroup, TheOthersSayWhichRankHasFailedAndWhy) {
