@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Training over processes: what it measures, and what a model of the exchange says about more machines.
+"""Training over processes: what it measures, and what models of the exchange say about more machines and other links.
 
   bench/scaling.py measure --json out/scaling.json           1, 2 and 4 processes of one thread, then as network namespaces (root)
   bench/scaling.py model [--measured out/scaling.json]       seconds per step at 2 to 1,024 machines, for S/16 and L/16
+  bench/scaling.py sequence                                  attention split over the tokens, on links of several speeds (root)
 
 Only the standard library is needed.
 """
@@ -154,6 +155,66 @@ def model(arguments):
         print(f"| {result['name']} | {result['seconds_per_step']:.3f} | {step:.3f} |")
 
 
+# Links between two machines: bits per second and seconds in one direction; None: what there is.
+LINKS = {
+    "veth": (None, None), "1 Gbit/s": ("1gbit", None), "100 Mbit/s": ("100mbit", None),
+    "1 ms": (None, 0.001), "10 ms": (None, 0.01),
+}  # fmt: skip
+RATES = {None: None, "1gbit": 1e9, "100mbit": 1e8}
+
+
+def sequence_on(link, arguments, folder):
+    rate, delay = LINKS[link]
+    sys.path.insert(0, str(ROOT / "python/tests"))
+    from machines import ADDRESSES, Machines
+
+    out = folder / "sequence.json"
+    bench = ["bench", "sequence", "--tokens", arguments.tokens, "--heads", arguments.heads, "--kv-heads", arguments.kv_heads,
+             "--width", arguments.width, "--batch", arguments.batch, "--rounds", arguments.rounds, "--kinds", arguments.kinds]  # fmt: skip
+    bench += ["--causal"] if arguments.causal else []
+    with Machines(relayed=delay is not None, rate=rate) as two:
+        if delay:
+            two.relay.delay = delay
+        launch = ["launch", "-n", arguments.processes, "--nodes", ",".join(ADDRESSES)]
+        command = lambda i: ["env", "HINGE_TOKEN=bench", HINGE, *launch, "--node", i, "--", *bench]  # noqa: E731
+        commands = [command(0) + ["--json", out], command(1)]
+        started = [two.start(i, commands[i], stdout=subprocess.DEVNULL) for i in range(2)]
+        codes = [process.wait() for process in started]
+    if any(codes):
+        sys.exit(f"{link}: exit codes {codes}")
+    return json.loads(out.read_text())
+
+
+def sequence(arguments):
+    """Attention of one layer: what is sent, the time, and that of computing + rounds x latency + bytes / bandwidth beside it."""
+    links = list(LINKS) if not arguments.links else arguments.links.split(",")
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for link in links:
+            results[link] = sequence_on(link, arguments, pathlib.Path(folder))
+    first = results[links[0]]
+    print(f"{first['cpu']}, {first['simd']}; {first['ranks']} ranks of {first['threads']} thread, 2 machines (network namespaces); "
+          f"batch {first['batch']}, {first['tokens']} tokens, {first['heads']} heads ({first['kv_heads']} of keys), D {first['width']}"
+          f"{', causal' if first['causal'] else ''}, float32; medians of {arguments.rounds}\n")  # fmt: skip
+    print("| | travels | pass | rounds | messages | MB sent | computing, ms | " + " | ".join(f"{link}, ms" for link in links) + " |")
+    print("|---|---|---|---:|---:|---:|---:|" + "---:|" * len(links))
+    for i, row in enumerate(first["rows"]):
+        cells = [row["kind"], row["travels"], row["pass"], row["rounds"], row["messages"], f"{row['bytes'] / 1e6:.3f}",
+                 f"{row['alone_ms']:.1f}" if row["travels"] else ""]  # fmt: skip
+        for link in links:
+            one = results[link]["rows"][i]
+            cells.append(f"{one['median_ms']:.1f}")
+            rate, delay = RATES[LINKS[link][0]], LINKS[link][1]
+            if rate or delay:
+                model = one["alone_ms"] + one["rounds"] * 1e3 * (delay or 0) + 8e3 * one["bytes"] / (rate or 1e99)
+                cells[-1] += f" ({model:.1f})"
+        print("| " + " | ".join(map(str, cells)) + " |")
+    print("\nIn brackets: computing + rounds x latency + bytes / bandwidth, of what the link's name says.")
+    if arguments.json:
+        pathlib.Path(arguments.json).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -171,8 +232,19 @@ def main():
     two.add_argument("--latency", type=float, default=50e-6, help="seconds of a message")
     two.add_argument("--local-gbits", type=float, default=20, help="of loopback and veth")
     two.add_argument("--measured", help="compare with the results of measure --json")
+    three = commands.add_parser("sequence")
+    three.add_argument("--links", help=f"some of {', '.join(LINKS)}, separated by commas; all")
+    three.add_argument("--processes", type=int, default=1, help="of each of the two machines")
+    for name, value in (("tokens", 4096), ("batch", 1), ("heads", 6), ("width", 64), ("rounds", 7)):
+        three.add_argument(f"--{name}", type=int, default=value)
+    three.add_argument("--kv-heads", type=int, help="heads of keys and values; as many as --heads")
+    three.add_argument("--kinds", default="relu,relu/keys,softmax,softmax/keys")
+    three.add_argument("--causal", action="store_true")
+    three.add_argument("--json")
     arguments = parser.parse_args()
-    {"measure": measure, "model": model}[arguments.command](arguments)
+    if arguments.command == "sequence":
+        arguments.kv_heads = arguments.kv_heads or arguments.heads
+    {"measure": measure, "model": model, "sequence": sequence}[arguments.command](arguments)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ void add_bench(Command parent) {
   add_bench_gemm(bench);
   add_bench_vit(bench);
   add_bench_translate(bench);
+  add_bench_sequence(bench);
 }
 
 }  // namespace hinge::cli

@@ -26,6 +26,7 @@ void add_bench_attention(Command parent);
 void add_bench_gemm(Command parent);
 void add_bench_vit(Command parent);
 void add_bench_translate(Command parent);
+void add_bench_sequence(Command parent);
 void add_completion(Command parent);
 void add_manual(Command parent);
 

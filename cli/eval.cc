@@ -6,6 +6,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/processes.h"
 #include "cli/search_options.h"
 #include "cli/trained_model.h"
 #include "tasks/task.h"
@@ -33,9 +34,17 @@ tasks::EvalRequest request_of(const EvalOptions& options) {
 
 int eval(const EvalOptions& options) {
   const std::string& run = options.run.run;
-  const tasks::EvalRequest request = request_of(options);
+  tasks::EvalRequest request = request_of(options);
   set_threads(options.run);
-  tasks::EvalReport report = tasks::of_run(run).evaluate(request);
+  const auto evaluate = [&](distributed::ProcessGroup* group) {
+    request.group = group;
+    return tasks::of_run(run).evaluate(request);
+  };
+  const std::optional<distributed::Environment> environment = distributed::read_environment();
+  tasks::EvalReport report =
+      environment ? with_processes(*environment, [&](distributed::ProcessGroup& group, const std::string&) { return evaluate(&group); })
+                  : evaluate(nullptr);
+  if (environment && environment->rank > 0) return 0;
   tell_skipped(report.weights);
   if (!options.json.empty()) {
     report.json.update({{"run", run}, {"step", report.weights.checkpoint.step}, {"averaged", report.weights.averaged}});

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -47,8 +48,10 @@ int launch(const LaunchOptions& options) {
   distributed::Launch what;
   what.program = "/proc/self/exe";
   what.processes = static_cast<int>(parse_whole("-n", options.processes, 1, kMostProcesses));
-  if (options.command.empty() || options.command[0] != "train")
-    throw UsageError("hinge launch takes the command of the processes behind --: hinge launch -n 2 -- train CONFIG");
+  constexpr std::array kCommands = {"train", "eval", "bench"};
+  if (options.command.empty() || std::find(kCommands.begin(), kCommands.end(), options.command[0]) == kCommands.end())
+    throw UsageError(
+        "hinge launch takes the command of the processes behind --, train, eval or bench sequence: hinge launch -n 2 -- train CONFIG");
   what.arguments = options.command;
   if (options.nodes.empty()) {
     if (!options.node.empty() || !options.port.empty()) throw UsageError("--node and --port go with --nodes HOST,HOST");

@@ -12,11 +12,10 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/processes.h"
 #include "distributed/process_group.h"
-#include "ops/error_text.h"
 #include "support/progress.h"
 #include "tasks/task.h"
-#include "train/processes.h"
 #include "train/run_folder.h"
 
 namespace hinge::cli {
@@ -87,10 +86,8 @@ train::TrainResult run(const TrainOptions& options, const Request& request, cons
 
 // As one of several processes.
 train::TrainResult run_with_others(const TrainOptions& options, const distributed::Environment& environment, Request& request) {
-  distributed::ProcessGroup group(environment, fmt::format("hinge {}", HINGE_VERSION));
-  try {
+  return with_processes(environment, [&](distributed::ProcessGroup& group, const std::string& target) {
     const train::Processes processes(&group);
-    const std::string target = processes.agree_on_simd_target();
     const std::string said = processes.from_first([&] {
       request = request_of(options);
       return request.folder + "\n" + request.resumed_task;
@@ -99,15 +96,8 @@ train::TrainResult run_with_others(const TrainOptions& options, const distribute
     support::ProgressOutput output = support::ProgressOutput::standard_error();
     if (!processes.first()) output.write = [](std::string_view) {};
     output.write(fmt::format("{}; {}\n", group.description(), target));
-    const train::TrainResult result = run(options, request, output, &group);
-    group.leave();
-    return result;
-  } catch (const distributed::PeerError&) {
-    throw;
-  } catch (const std::exception& error) {
-    group.fail(error_text(error));
-    throw;
-  }
+    return run(options, request, output, &group);
+  });
 }
 
 int train(const TrainOptions& options) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <iterator>
 #include <stdexcept>
+#include <tuple>
 
 #include "hinge/ops/dense.h"
 #include "models/sizes.h"
@@ -85,6 +86,25 @@ VitConfig resolved(VitConfig config) {
   return config;
 }
 
+void require_splittable(const VitConfig& config, int64_t ranks) {
+  if (ranks == 1) return;
+  const auto none = [](const std::string& key, double value) {
+    require(value == 0, fmt::format("model.{} is {}, but which elements are dropped depends on their place in the whole sequence: with "
+                                    "train.sequence_parallel it must be 0 (model.drop_path may drop whole sequences)",
+                                    key, value));
+  };
+  none("dropout", config.dropout), none("ffn.dropout", config.ffn.dropout);
+  for (int64_t i = 0; i < *config.depth; ++i) {
+    const std::string key = i < config.attention.first.blocks ? "attention.first" : "attention";
+    const nn::AttentionConfig attention = config.attention_of(i);
+    none(key + ".dropout", attention.dropout.value_or(0));
+    require(!nn::attention_options(attention, "model." + key).sparse,
+            fmt::format("model.{}.preset {} needs whole rows of scores: train.sequence_parallel must be 1", key, attention.preset));
+  }
+  require(config.all_tokens() >= ranks,
+          fmt::format("an image has {} tokens, too few for train.sequence_parallel {}", config.all_tokens(), ranks));
+}
+
 Tensor resample_position(const Tensor& position, int64_t side) {
   const auto old_side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(position.size(1)))));
   require(position.dim() == 3 && old_side * old_side == position.size(1),
@@ -142,32 +162,50 @@ Vit::Vit(const VitConfig& given, uint64_t seed) : config_(resolved(given)) {
   head_bias_ = builder.constant("head.bias", {config_.classes}, config_.head_bias);
 }
 
-Tensor Vit::pooled(const Tensor& x) const {
+Tensor Vit::pooled(const Tensor& x, const nn::SequenceSplit* split) const {
   const auto normed = [&](const Tensor& tokens) { return norm_.weight.defined() ? norm_(tokens) : tokens; };
-  if (config_.pool_first) return normed(x.mean(1));
+  const auto mean = [&](const Tensor& tokens) {
+    return split ? nn::sum_over_ranks(tokens.sum(1), *split->ranks) / config_.all_tokens() : tokens.mean(1);
+  };
+  if (config_.pool_first) return normed(mean(x));
   switch (config_.pool) {
-    case Pool::gap: return normed(x).mean(1);
-    case Pool::tok: return normed(x.select(1, 0));
+    case Pool::gap: return mean(normed(x));
+    case Pool::tok:  // of the others, the sum of no tokens
+      return normed(split ? nn::sum_over_ranks(x.narrow(1, 0, split->ranks->rank() == 0 ? 1 : 0).sum(1), *split->ranks) : x.select(1, 0));
     case Pool::map: break;
   }
-  const Tensor out = map_->attention.forward(map_->probe.expand({x.size(0), 1, x.size(2)}), normed(x), {}, {});
+  nn::SequenceSplit probes;  // every rank has one
+  if (split) probes = {split->ranks, {std::vector<int64_t>(static_cast<size_t>(split->ranks->count()), 1), {}}, split->own};
+  const nn::Forward forward{nullptr, nullptr, nullptr, split ? &probes : nullptr};
+  const Tensor out = map_->attention.forward(map_->probe.expand({x.size(0), 1, x.size(2)}), normed(x), {}, forward);
   const auto [input, residual] = layer_norm_fork(out, map_->norm.weight, map_->norm.bias, nn::kNormEps);
   return map_->ffn.forward(input, {}, residual).squeeze(1);
 }
 
-Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed, VitViews* views) const {
+Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed, VitViews* views, nn::SequenceRanks* ranks) const {
   if (images.dim() != 4 || images.size(1) != config_.image_size || images.size(2) != config_.image_size ||
       images.size(3) != config_.channels)
     throw std::runtime_error(
         fmt::format("the model takes images of {0} x {0} pixels with {1} channels", config_.image_size, config_.channels));
   const int64_t n = images.size(0);
+  std::optional<nn::SequenceSplit> split;
+  // This rank's patches; the class token is the first token.
+  const int64_t class_tokens = config_.all_tokens() - config_.tokens();
+  int64_t first = 0, end = config_.tokens();
+  bool has_class_token = class_tokens > 0;
+  if (ranks) {
+    split = nn::SequenceSplit{ranks, nn::TokenShares::of_batch(config_.all_tokens(), ranks->count()), {}};
+    std::tie(first, end) = nn::share_of(config_.all_tokens(), ranks->rank(), ranks->count());
+    has_class_token = has_class_token && first == 0;
+    first = std::max<int64_t>(0, first - class_tokens), end -= class_tokens;
+  }
   const Tensor patched = stem_ ? stem_->forward(images).flatten(1, 2) : patches(images, *config_.patch);
-  Tensor x = hinge::linear(patched, patch_weight_.view({*config_.width, -1}), patch_bias_,
-                           position_.expand({n, config_.tokens(), *config_.width}));
-  if (class_token_.defined()) x = at::cat({class_token_.expand({n, 1, *config_.width}), x}, 1);
+  Tensor x = hinge::linear(patched.narrow(1, first, end - first), patch_weight_.view({*config_.width, -1}), patch_bias_,
+                           position_.narrow(1, first, end - first).expand({n, end - first, *config_.width}));
+  if (has_class_token) x = at::cat({class_token_.expand({n, 1, *config_.width}), x}, 1);
   std::optional<nn::Noise> noise;
   if (seed) noise.emplace(*seed);
-  const nn::Forward forward{noise ? &*noise : nullptr, nullptr, views ? &views->layers : nullptr};
+  const nn::Forward forward{noise ? &*noise : nullptr, nullptr, views ? &views->layers : nullptr, split ? &*split : nullptr};
   if (noise && config_.dropout > 0) {
     const double keep = 1 - config_.dropout;
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(noise->next()));
@@ -175,21 +213,21 @@ Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed
   }
   if (views) views->embedding = x;
   x = encoder_->forward(x, {}, forward, views ? &views->blocks : nullptr).value();
-  Tensor features = pooled(x);
+  Tensor features = pooled(x, forward.sequence);
   if (rep_weight_.defined()) features = at::tanh(hinge::linear(features, rep_weight_, rep_bias_));
   if (views) views->pre_logits = features;
   return features;
 }
 
-Tensor Vit::forward(const Tensor& images, const std::optional<uint64_t>& noise, VitViews* views) const {
-  return hinge::linear(pre_logits(images, noise, views), head_weight_, head_bias_);
+Tensor Vit::forward(const Tensor& images, const std::optional<uint64_t>& noise, VitViews* views, nn::SequenceRanks* ranks) const {
+  return hinge::linear(pre_logits(images, noise, views, ranks), head_weight_, head_bias_);
 }
 
-Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*seed=*/{}, nullptr); }
+Tensor Vit::features(const Tensor& images) const { return pre_logits(images, /*seed=*/{}, nullptr, nullptr); }
 
 double Vit::flops() const {
   const auto d = [](int64_t x) { return static_cast<double>(x); };
-  const double L = d(config_.tokens() + (config_.pool == Pool::tok)), W = d(*config_.width), M = d(*config_.ffn.width);
+  const double L = d(config_.all_tokens()), W = d(*config_.width), M = d(*config_.ffn.width);
   double blocks = d(*config_.depth) * (2 * L * W * 4 * W + 4 * L * W * M + 4 * L * L * W);
   for (int64_t i = 0; i < *config_.depth; ++i)
     if (config_.attention_of(i).has_gate()) blocks += 2 * L * W * W;

@@ -98,12 +98,16 @@ struct VitConfig {
   std::vector<nn::ConvStem::Layer> stem_layers() const {  // of a resolved one; none without convolutions
     return stem == Stem::conv ? nn::ConvStem::layers(channels, *width, *patch) : std::vector<nn::ConvStem::Layer>();
   }
-  int64_t tokens() const { return (image_size / *patch) * (image_size / *patch); }  // of a resolved one
+  int64_t tokens() const { return (image_size / *patch) * (image_size / *patch); }  // of a resolved one, without the class token
+  int64_t all_tokens() const { return tokens() + (pool == Pool::tok); }
 };
 
 // Fills in the sizes, those of the size's name or of S/16 where they are not given, and checks everything. Throws std::runtime_error
 // with the key.
 VitConfig resolved(VitConfig config);
+
+// Throws std::runtime_error, with the key, for a model whose tokens `ranks` ranks cannot share.
+void require_splittable(const VitConfig& resolved, int64_t ranks);
 
 // What a forward pass shows on request.
 struct VitViews {
@@ -123,8 +127,11 @@ class Vit {
   const nn::Parameters& parameters() const { return parameters_; }
 
   // images [n, height, width, channels], float32; logits [n, classes].
-  // `noise`: in training, the seed of everything that the pass drops.
-  at::Tensor forward(const at::Tensor& images, const std::optional<uint64_t>& noise = {}, VitViews* views = nullptr) const;
+  // `noise`: in training, the seed of everything that the pass drops. `ranks`: they share the tokens, and views show those of this one; all
+  // have the same images and the same logits. The gradients of a sum of losses, one of each rank, are the sums of those that the ranks
+  // have.
+  at::Tensor forward(const at::Tensor& images, const std::optional<uint64_t>& noise = {}, VitViews* views = nullptr,
+                     nn::SequenceRanks* ranks = nullptr) const;
   template <std::same_as<bool> Training> at::Tensor forward(const at::Tensor& images, Training training) const = delete;  // no seed
   // The input of the head: [n, width or rep_size].
   at::Tensor features(const at::Tensor& images) const;
@@ -133,8 +140,8 @@ class Vit {
   double flops() const;
 
  private:
-  at::Tensor pooled(const at::Tensor& x) const;
-  at::Tensor pre_logits(const at::Tensor& images, const std::optional<uint64_t>& seed, VitViews* views) const;
+  at::Tensor pooled(const at::Tensor& x, const nn::SequenceSplit* split) const;
+  at::Tensor pre_logits(const at::Tensor& images, const std::optional<uint64_t>& seed, VitViews* views, nn::SequenceRanks* ranks) const;
 
   VitConfig config_;
   nn::Parameters parameters_;

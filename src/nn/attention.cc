@@ -278,6 +278,10 @@ Tensor Attention::forward(const Tensor& x, const Tensor& context, const Offsets&
     }
     view->attention = std::move(shown);
   }
+  if (forward.sequence) {
+    const Tensor out = attend_over_ranks(packed, kv, options, *forward.sequence).out;
+    return finish(x, out.transpose(1, 2).reshape(x.sizes()), residual);
+  }
   const PackedAttentionResult got = self ? packed_attention(packed, heads_, options) : packed_attention(packed, kv, heads_, options);
   if (options.statistics) {
     if (!offsets.q.defined()) throw std::logic_error("the regulariser needs the offsets of jagged sequences");
@@ -288,6 +292,25 @@ Tensor Attention::forward(const Tensor& x, const Tensor& context, const Offsets&
     ++total.attentions;
   }
   return finish(x, got.out, residual);
+}
+
+SequenceAttentionResult Attention::attend_over_ranks(const Tensor& packed, const Tensor& kv, const PackedAttentionOptions& options,
+                                                     const SequenceSplit& split) const {
+  if (options.sparse) throw std::runtime_error("sparsemax and entmax15 need whole rows of scores: their tokens cannot be split over ranks");
+  const bool self = to_ == To::self;
+  const auto part = [&](const Tensor& rows, int64_t parts, int64_t which, const Tensor& weight, const Tensor& bias) {
+    const Tensor heads = part_of(rows, parts, which, heads_).transpose(1, 2);  // [B, L, H, D]
+    return (weight.defined() ? layer_norm_fork(heads, weight, bias, options.norm.eps).first : heads).transpose(1, 2);
+  };
+  const QkNorm& norm = options.norm;
+  const Tensor& memory = self ? packed : kv;
+  const int64_t parts = self ? 3 : 2, key = self ? 1 : 0;
+  const Tensor q = part(packed, self ? 3 : 1, 0, norm.q_weight, norm.q_bias), k = part(memory, parts, key, norm.k_weight, norm.k_bias),
+               v = part(memory, parts, key + 1, {}, {});
+  const TokenShares &queries = split.own, &keys = self ? split.own : split.context;
+  const int64_t D = width_ / heads_;
+  const Travel travel = cheapest_travel(options.attention, options.statistics, q.size(0), heads_, heads_, D, D, queries, keys);
+  return sequence_attention(q, k, v, options.attention, options.statistics, *split.ranks, queries, keys, travel);
 }
 
 // ---- decoding

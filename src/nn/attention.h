@@ -8,6 +8,7 @@
 
 #include "nn/forward.h"
 #include "nn/parameters.h"
+#include "nn/sequence_attention.h"
 #include "support/config.h"
 
 namespace hinge::nn {
@@ -102,6 +103,9 @@ class Attention {
   bool regularised() const;
 
  private:
+  // Of tokens that are split over ranks. `kv` undefined: `packed` holds keys and values, too.
+  SequenceAttentionResult attend_over_ranks(const at::Tensor& packed, const at::Tensor& kv, const PackedAttentionOptions& options,
+                                            const SequenceSplit& split) const;
   at::Tensor finish(const at::Tensor& x, const at::Tensor& attended, const at::Tensor& residual) const;
 
   int64_t width_, heads_;

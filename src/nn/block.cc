@@ -28,7 +28,7 @@ void add_to(Regulariser& total, const Regulariser& block) {
 template <class Run> void add_regularised(const Forward& forward, const Run& run) {
   if (!forward.regulariser) return run(forward);
   Regulariser own{forward.regulariser->margin};
-  run(Forward{forward.noise, &own, forward.views});
+  run(Forward{forward.noise, &own, forward.views, forward.sequence});
   add_to(*forward.regulariser, own);
 }
 
@@ -111,11 +111,12 @@ Tensor Stack::checkpointed_block(const Block& block, const Tensor& x, const Bloc
   const Noise start = forward.noise ? *forward.noise : Noise(0);
   const auto outcome = std::make_shared<Outcome>(Outcome{start});
   const bool noisy = forward.noise;
+  const std::optional<SequenceSplit> split = forward.sequence ? std::optional(*forward.sequence) : std::nullopt;
   const std::optional<double> margin = forward.regulariser ? std::optional(forward.regulariser->margin) : std::nullopt;
-  const auto run = [this, &block, context, start, outcome, noisy, margin](const Tensors& inputs) -> Tensors {
+  const auto run = [this, &block, context, start, outcome, noisy, margin, split](const Tensors& inputs) -> Tensors {
     Noise noise = start;
     Regulariser regulariser{margin.value_or(0)};
-    const Forward own{noisy ? &noise : nullptr, margin ? &regulariser : nullptr, nullptr};
+    const Forward own{noisy ? &noise : nullptr, margin ? &regulariser : nullptr, nullptr, split ? &*split : nullptr};
     BlockContext with = context;
     if (inputs.size() > 1) with.context = inputs[1];
     ResidualStream through = stream(inputs[0], with.self, own);

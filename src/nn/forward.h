@@ -12,6 +12,7 @@
 #include "hinge/kernels/row_regulariser.h"
 #include "hinge/ops/packed_attention.h"
 #include "nn/random.h"
+#include "nn/sequence_ranks.h"
 
 namespace hinge::nn {
 
@@ -49,6 +50,7 @@ struct Forward {
   Noise* noise = nullptr;                   // none: nothing is dropped
   Regulariser* regulariser = nullptr;       // none: not computed
   std::vector<LayerView>* views = nullptr;  // none: nothing is shown; else every layer adds its view, in the order of computation
+  const SequenceSplit* sequence = nullptr;  // none: all tokens are here
 };
 
 // Sequences that follow one another without padding: sequence s owns the queries [q_offsets[s], q_offsets[s + 1]) and the keys likewise.

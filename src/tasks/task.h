@@ -65,6 +65,7 @@ struct EvalRequest {
   std::string length = {};                              // another length rule; empty: the run's own
   std::string pp = {};                                  // another preprocessing; empty: the run's own
   std::optional<decode::TranslationOptions> bleu = {};  // translate, and score the translations
+  distributed::ProcessGroup* group = nullptr;           // processes that share the work, and have the same result; null: this one alone
 };
 
 struct EvalReport {

@@ -38,6 +38,13 @@ void check(const OptimConfig& optim, const RunConfig& run) {
   require(run.shards == 0 || run.workers <= run.shards,
           fmt::format("train.workers {} is more than train.shards {}: some would have nothing to do", run.workers, run.shards));
   require(run.shards <= optim.batch, fmt::format("train.shards {} is more than optim.batch {}", run.shards, optim.batch));
+  require(run.sequence_parallel > 0 && std::has_single_bit(static_cast<uint64_t>(run.sequence_parallel)),
+          fmt::format("train.sequence_parallel must be a power of two, got {}", run.sequence_parallel));
+  require(
+      run.sequence_parallel == 1 || run.workers <= 1,
+      fmt::format("train.workers is {}, but processes that share sequences (train.sequence_parallel {}) have one worker each: take more "
+                  "train.threads",
+                  run.workers, run.sequence_parallel));
   require(run.threads >= 0, fmt::format("train.threads cannot be negative, got {}", run.threads));
 }
 

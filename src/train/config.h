@@ -45,6 +45,7 @@ struct RunConfig {
   double eval_every = 1, checkpoint_every = 1;
   int64_t log_steps = 20, keep = 2;
   int64_t average = 0;
+  int64_t sequence_parallel = 1;
   bool gradient_checkpointing = false;
 
   template <class V> void visit(V& v) {
@@ -61,6 +62,8 @@ struct RunConfig {
     v("log_steps", log_steps, "steps between lines of metrics");
     v("keep", keep, "checkpoints to keep besides the best");
     v("average", average, "at the end, also save the average of the weights of this many last checkpoints; 0 or 1: do not");
+    v("sequence_parallel", sequence_parallel,
+      "processes that share the tokens of each sequence, a power of two: groups of so many consecutive ranks work on the same shards");
     v("gradient_checkpointing", gradient_checkpointing,
       "keep only the blocks' inputs for the backward pass: less memory, a third more time");
   }

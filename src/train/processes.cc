@@ -9,6 +9,7 @@
 
 #include "hinge/kernels/cpu.h"
 #include "support/config.h"
+#include "train/group_ranks.h"
 
 namespace hinge::train {
 namespace {
@@ -24,19 +25,28 @@ support::FlatConfig without_places(const std::string& config, const std::string&
 
 }  // namespace
 
+void Processes::form_teams(int64_t size) {
+  if (size == 1) return;
+  if (count() % size != 0)
+    throw std::runtime_error(fmt::format(
+        "train.sequence_parallel {0} needs {0} processes, or a multiple, got {1}: hinge launch -n {0} -- train", size, count()));
+  team_size_ = static_cast<int>(size);
+  team_group_ = group_->split(team_size_);
+  sequence_ = std::make_shared<GroupRanks>(*team_group_);
+}
+
 WorkersPlan Processes::plan(const RunConfig& run, int64_t parts, int64_t parameters) const {
   if (group_ == nullptr) return plan_workers(run, parts, parameters);
   const Machine machine = Machine::present(std::max(1, group_->environment().local_world));
-  const WorkersPlan own = plan_workers(run, parts, parameters, machine, count());
+  RunConfig of_team = run;
+  if (sequence_) of_team.workers = 1;  // their exchanges follow one another
+  const WorkersPlan own = plan_workers(of_team, parts, parameters, machine, teams());
   at::Tensor numbers = at::tensor({own.workers, own.threads}, at::kLong);
   group_->broadcast(numbers, 0);
   return {static_cast<int>(numbers[0].item<int64_t>()), static_cast<int>(numbers[1].item<int64_t>())};
 }
 
-std::pair<int64_t, int64_t> Processes::own_part(int64_t items) const {
-  const int64_t rank = group_ != nullptr ? group_->rank() : 0;
-  return {rank * items / count(), (rank + 1) * items / count()};
-}
+std::pair<int64_t, int64_t> Processes::own_part(int64_t items) const { return {team() * items / teams(), (team() + 1) * items / teams()}; }
 
 std::string Processes::from_first(const std::function<std::string()>& make) const {
   if (group_ == nullptr) return make();
@@ -59,12 +69,21 @@ std::optional<Checkpoint> Processes::from_first(const std::optional<Checkpoint>&
 }
 
 std::vector<std::string> Processes::gather(std::string_view own) const {
-  return group_ != nullptr ? group_->all_gather_bytes(own) : std::vector<std::string>{std::string(own)};
+  if (group_ == nullptr) return {std::string(own)};
+  const std::vector<std::string> all = group_->all_gather_bytes(own);
+  std::vector<std::string> of_teams;
+  for (size_t rank = 0; rank < all.size(); rank += static_cast<size_t>(team_size_)) of_teams.push_back(all[rank]);
+  return of_teams;
 }
 
 bool Processes::any(bool own) const {
-  const std::vector<std::string> all = gather(own ? "yes" : "");
+  if (group_ == nullptr) return own;
+  const std::vector<std::string> all = group_->all_gather_bytes(own ? "yes" : "");
   return std::any_of(all.begin(), all.end(), [](const std::string& answer) { return !answer.empty(); });
+}
+
+bool Processes::any_of_team(bool own) const {
+  return sequence_ ? nn::sum_over_ranks(at::full({1}, own, at::kFloat), *sequence_).item<float>() > 0 : own;
 }
 
 void Processes::require_same(const std::string& config, const std::string& data) const {

@@ -1,8 +1,10 @@
-// The processes that train one model together, as tasks see them: this one alone, or those of a group.
+// The processes that train one model together, as tasks see them: this one alone, or those of a group. Teams of them may share the tokens
+// of each sequence: all members of a team work on the same examples.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "distributed/process_group.h"
+#include "nn/sequence_ranks.h"
 #include "train/config.h"
 #include "train/run_folder.h"
 
@@ -23,18 +26,26 @@ class Processes {
   int count() const { return group_ != nullptr ? group_->world() : 1; }
   bool first() const { return group_ == nullptr || group_->rank() == 0; }
 
+  // Forms teams of `size` consecutive ranks; all processes call it, with the same number. Throws std::runtime_error if there are too few.
+  void form_teams(int64_t size);
+  int teams() const { return count() / team_size_; }
+  int team() const { return group_ != nullptr ? group_->rank() / team_size_ : 0; }
+  // The members of this process's team; null if it works alone.
+  nn::SequenceRanks* sequence() const { return sequence_.get(); }
+
   // The workers of each process: rank 0's plan, so that all have the same.
   WorkersPlan plan(const RunConfig& run, int64_t parts, int64_t parameters) const;
-  // This process's part of `items` things, [first, second): consecutive ones, as many as others have or one more.
+  // This team's part of `items` things, [first, second): consecutive ones, as many as others have or one more.
   std::pair<int64_t, int64_t> own_part(int64_t items) const;
 
   // What rank 0 makes; the others receive it.
   std::string from_first(const std::function<std::string()>& make) const;
   std::optional<Checkpoint> from_first(const std::optional<Checkpoint>& own) const;
-  // What each gives, in the order of the ranks.
+  // What the first of each team gives, in the order of the ranks.
   std::vector<std::string> gather(std::string_view own) const;
-  // Whether any says yes.
+  // Whether any of all processes says yes; of this team.
   bool any(bool own) const;
+  bool any_of_team(bool own) const;
 
   // Throws std::runtime_error, on all, unless all have the same config (as TOML text; where the data are may differ) and data (a
   // description, with a number that depends on all of them): says which rank differs, with both values.
@@ -44,6 +55,9 @@ class Processes {
 
  private:
   distributed::ProcessGroup* group_;
+  int team_size_ = 1;
+  std::shared_ptr<distributed::ProcessGroup> team_group_;
+  std::shared_ptr<nn::SequenceRanks> sequence_;
 };
 
 // The config of a run to go on with, for all processes: rank 0 has the run.

@@ -86,12 +86,13 @@ Gradients gradients_of(const nn::Parameters& parameters, const std::vector<at::T
   return gradients;
 }
 
-ShardedGradient::ShardedGradient(const nn::Parameters& parameters, Workers& workers, int64_t shards, distributed::ProcessGroup* group)
+ShardedGradient::ShardedGradient(const nn::Parameters& parameters, Workers& workers, int64_t shards, distributed::ProcessGroup* group,
+                                 int64_t team)
     : parameters_(parameters),
       workers_(workers),
-      rank_(group != nullptr ? group->rank() : 0),
-      own_shards_(group != nullptr ? shards / group->world() : shards) {
-  const int64_t processes = group != nullptr ? group->world() : 1;
+      team_(group != nullptr ? group->rank() / team : 0),
+      own_shards_(group != nullptr ? shards / (group->world() / team) : shards) {
+  const int64_t processes = group != nullptr ? group->world() / team : 1;
   TORCH_CHECK(shards > 0 && std::has_single_bit(static_cast<uint64_t>(shards)) && shards % (processes * workers.count()) == 0,
               "hinge: the shards must be a power of two, and the workers as well and no more: got ", shards, " and ", processes, " times ",
               workers.count());

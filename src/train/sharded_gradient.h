@@ -26,8 +26,9 @@ Gradients gradients_of(const nn::Parameters& parameters, const std::vector<at::T
 class ShardedGradient {
  public:
   // `shards` and the number of workers, those of all processes together, are powers of two, and there are no more workers than shards.
-  // `group`: the processes; null for one.
-  ShardedGradient(const nn::Parameters& parameters, Workers& workers, int64_t shards, distributed::ProcessGroup* group = nullptr);
+  // `group`: the processes; null for one. `team`: so many consecutive ranks have the same shards, and each a part of their gradients.
+  ShardedGradient(const nn::Parameters& parameters, Workers& workers, int64_t shards, distributed::ProcessGroup* group = nullptr,
+                  int64_t team = 1);
 
   // What a shard adds to the gradient; empty for nothing. Called on a worker's thread, beside others.
   using Shard = std::function<Gradients(int64_t shard)>;
@@ -36,7 +37,7 @@ class ShardedGradient {
   const Gradients& compute(const Shard& shard);
 
   // Of this process.
-  int64_t first_shard() const { return rank_ * own_shards_; }
+  int64_t first_shard() const { return team_ * own_shards_; }
   int64_t own_shards() const { return own_shards_; }
   ExchangeTimes exchange_times() const { return exchange_ ? exchange_->times() : ExchangeTimes(); }
 
@@ -47,7 +48,7 @@ class ShardedGradient {
 
   const nn::Parameters& parameters_;
   Workers& workers_;
-  const int64_t rank_, own_shards_;
+  const int64_t team_, own_shards_;
   Gradients sum_;
   // With several processes.
   std::unique_ptr<GradientTaps> taps_;

@@ -67,7 +67,7 @@ class Loop {
         group_(group),
         adam_(trainable.parameters(), {settings.optim.beta1, settings.optim.beta2, settings.optim.eps}),
         workers_(static_cast<int>(settings.run.workers), static_cast<int>(settings.run.threads)),
-        gradient_(trainable.parameters(), workers_, settings.run.shards, group) {
+        gradient_(trainable.parameters(), workers_, settings.run.shards, group, settings.run.sequence_parallel) {
     if (from && folder_) {
       load_weights(from->file(kWeights), trainable_.parameters());
       adam_.load(from->file(kState), from->step);
@@ -222,7 +222,7 @@ class Loop {
     outcomes_.assign(static_cast<size_t>(settings_.run.shards), {});
     std::atomic<bool> failed = false, stopped = false;
     const Gradients& gradients = gradient_.compute([&](int64_t shard) {
-      if (stop_) stopped = true;
+      if (stop_ && !in_team()) stopped = true;  // a team does not leave a step that others of it may have begun
       if (stopped || failed) return Gradients();
       ShardOutcome& outcome = outcomes_[static_cast<size_t>(shard)];
       outcome = trainable_.shard(shard, seed_of(shard));
@@ -257,7 +257,8 @@ class Loop {
 
   // All processes have the outcomes of all shards, and know of all whether a loss is not finite and whether one was asked to stop.
   void share_outcomes(std::atomic<bool>& failed, std::atomic<bool>& stopped) {
-    nlohmann::json own = {{"failed", failed.load()}, {"stopped", stopped.load()}, {"outcomes", nlohmann::json::array()}};
+    nlohmann::json own = {
+        {"failed", failed.load()}, {"stopped", stopped.load()}, {"asked", stop_.load()}, {"outcomes", nlohmann::json::array()}};
     for (int64_t i = 0; i < gradient_.own_shards(); ++i) {
       const ShardOutcome& outcome = outcomes_[static_cast<size_t>(gradient_.first_shard() + i)];
       own["outcomes"].push_back({outcome.loss, outcome.right, outcome.items, outcome.flops, outcome.sums});
@@ -267,10 +268,13 @@ class Loop {
     const std::vector<uint8_t> bytes = nlohmann::json::to_msgpack(own);
     const std::vector<std::string> all = group_->all_gather_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     size_t shard = 0;
-    for (const std::string& text : all) {
-      const nlohmann::json of_rank = nlohmann::json::from_msgpack(text);
+    bool asked = false;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const nlohmann::json of_rank = nlohmann::json::from_msgpack(all[rank]);
       if (of_rank.at("failed").get<bool>()) failed = true;
       if (of_rank.at("stopped").get<bool>()) stopped = true;
+      asked = asked || of_rank.at("asked").get<bool>();
+      if (rank % static_cast<size_t>(settings_.run.sequence_parallel) > 0) continue;  // the others of its team have the same outcomes
       for (const nlohmann::json& stored : of_rank.at("outcomes")) {
         ShardOutcome& outcome = outcomes_[shard++];
         outcome.loss = stored.at(0), outcome.right = stored.at(1), outcome.items = stored.at(2), outcome.flops = stored.at(3);
@@ -279,9 +283,10 @@ class Loop {
       if (of_rank.contains("skipped"))
         for (const nlohmann::json& file : of_rank["skipped"]) skipped_elsewhere_.push_back(file.get<std::string>());
     }
-    all_stop_ = stopped;
+    all_stop_ = asked;
   }
 
+  bool in_team() const { return settings_.run.sequence_parallel > 1; }
   uint64_t seed_of(int64_t shard) const { return shard_seed(static_cast<uint64_t>(settings_.run.seed), step_, shard); }
 
   // A run must not go on from here: says which part was the first to leave the numbers, and where to go back to.
@@ -295,7 +300,7 @@ class Loop {
 
   // By the process that has the shard.
   std::string first_not_finite(int64_t shard) {
-    const auto owner = static_cast<int>(shard / gradient_.own_shards());
+    const auto owner = static_cast<int>(shard / gradient_.own_shards() * settings_.run.sequence_parallel);
     if (!group_) return trainable_.first_not_finite(shard, seed_of(shard));
     return group_->broadcast_bytes(group_->rank() == owner ? trainable_.first_not_finite(shard, seed_of(shard)) : "", owner);
   }

@@ -124,8 +124,8 @@ std::string decoding_text(const decode::TranslationCounts& counts) {
 }  // namespace
 
 tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
-  if (!request.length.empty() || !request.pp.empty())
-    throw tasks::RequestError("--length and --pp are for runs of images");
+  if (!request.length.empty() || !request.pp.empty()) throw tasks::RequestError("--length and --pp are for runs of images");
+  if (request.group != nullptr) throw tasks::RequestError("several processes can evaluate runs of images only: leave out hinge launch");
   const TrainedModel trained = load(request.run, request.which, request.changes);
   check_lengths(trained.config);
   const std::vector<EncodedText> texts = read_texts(trained, request);

@@ -88,6 +88,7 @@ RunText read_run_text(const Config& config, const std::optional<text::Vocabulary
 void check(const Config& config) {
   const OptimConfig& optim = config.optim;
   train::check(optim, config.train);
+  require(config.train.sequence_parallel == 1, "train.sequence_parallel is for vision transformers: here it must be 1");
   require(optim.label_smoothing >= 0 && optim.label_smoothing < 1,
           fmt::format("optim.label_smoothing must be in [0, 1), got {}", optim.label_smoothing));
   require(optim.regulariser_weight >= 0 && std::isfinite(optim.regulariser_weight),

@@ -55,7 +55,7 @@ nlohmann::json to_json(const Evaluation& result, const std::vector<std::string>&
   for (size_t i = 0; i < names.size(); ++i)
     classes.push_back({{"class", names[i]}, {"images", result.classes[i].images}, {"right", result.classes[i].right}});
   return {{"images", result.images}, {"accuracy", result.accuracy()}, {"top5", result.top5_accuracy()},
-          {"loss", result.loss},     {"skipped", result.skipped}, {"classes", classes}};
+          {"loss", result.loss},     {"skipped", result.skipped},     {"classes", classes}};
 }
 
 bool changes_the_model(const std::string& change) { return train::key_of(change).starts_with("model."); }
@@ -68,7 +68,7 @@ std::vector<std::string> changes_of(const tasks::EvalRequest& request, const mod
   if (const std::vector<std::string> rules = length_rule_names(); std::find(rules.begin(), rules.end(), request.length) == rules.end())
     throw tasks::RequestError(fmt::format("--length '{}' is unknown; known are {}", request.length, fmt::join(rules, ", ")));
   changes.push_back("model.attention.length=" + request.length);
-  const int64_t keys = trained.tokens() + (trained.pool == models::Pool::tok);
+  const int64_t keys = trained.all_tokens();
   changes.push_back(request.length == "fixed" ? fmt::format("model.attention.length_n={}", keys) : "model.attention.length_n=none");
   return changes;
 }
@@ -118,6 +118,11 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   const LabelledImages labelled = match_labels(with_channels(images, config.model.channels), trained.classes, request.classes);
 
   EvaluationOptions options;
+  options.processes = train::Processes(request.group);
+  if (request.group != nullptr) {
+    models::require_splittable(config.model, config.train.sequence_parallel);
+    options.processes.form_teams(config.train.sequence_parallel);
+  }
   options.threads = static_cast<int>(std::max<int64_t>(1, config.data.threads));
   options.on_error = config.data.on_error;
   options.loss = config.optim.loss;
@@ -125,7 +130,9 @@ tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   const data::Pipeline pipeline = input_pipeline(config);
   Evaluation result;
   {
-    support::Progress progress("eval", labelled.images->size());
+    support::ProgressOutput output = support::ProgressOutput::standard_error();
+    if (!options.processes.first()) output.write = [](std::string_view) {};
+    support::Progress progress("eval", labelled.images->size(), 0, std::move(output));
     options.progress = [&](int64_t done, int64_t) { progress.update(done, {}); };
     result = evaluate(*trained.model, labelled.images, pipeline, options);
   }

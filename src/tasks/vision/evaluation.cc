@@ -58,7 +58,7 @@ Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::
   std::vector<double> losses(static_cast<size_t>(loader.steps_per_epoch()));  // of batches, summed up in their order
   std::mutex mutex;
   const auto evaluate_batch = [&](data::Batch& batch) {
-    at::Tensor logits = model.forward(eval::pixels_of(batch));
+    at::Tensor logits = model.forward(eval::pixels_of(batch), {}, nullptr, options.processes.sequence());
     if (among.defined()) logits = logits.index_select(1, among);
     const at::Tensor labels = at::from_blob(batch.labels.data(), {batch.size}, at::kLong);
     const double loss = cross_entropy(options.loss, logits, labels).item<double>() * static_cast<double>(batch.size);
@@ -79,10 +79,10 @@ Evaluation evaluate(const models::Vit& model, const std::shared_ptr<const data::
   };
   std::atomic<bool> stopped = false;
   const auto goes_on = [&] {
-    if (options.stop && *options.stop) stopped = true;
+    if (options.processes.any_of_team(options.stop && *options.stop)) stopped = true;
     return !stopped;
   };
-  eval::for_each_batch(loader, goes_on, evaluate_batch);
+  eval::for_each_batch(loader, goes_on, evaluate_batch, options.processes.sequence() != nullptr);
   result.stopped = stopped;
   result.skipped = loader.skipped();
   if (options.processes.count() > 1) share(options.processes, result, losses);

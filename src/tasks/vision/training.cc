@@ -74,6 +74,7 @@ Config resolve(Config config, const RunData& data) {
   config.model.gradient_checkpointing = config.train.gradient_checkpointing;
   config.data.path = train::absolute_path(config.data.path), config.data.label_map = train::absolute_path(config.data.label_map);
   train::check(config.optim, config.train);
+  models::require_splittable(config.model, config.train.sequence_parallel);
   require(config.model.classes == static_cast<int64_t>(data.train->classes().size()),
           fmt::format("model.classes is {}, but the data have {} classes (0 takes their number)", config.model.classes,
                       data.train->classes().size()));
@@ -108,7 +109,7 @@ class VisionTraining : public train::Trainable {
     // With mixup an image needs another one in its shard.
     const int64_t least = config_.data.mixup > 0 ? 2 : 1;
     plan_ = processes_.plan(config_.train, config_.optim.batch / least, model_.parameters().count());
-    config_.train.shards = train::shards_of(config_.train, plan_, processes_.count());
+    config_.train.shards = train::shards_of(config_.train, plan_, processes_.teams());
     train::use_threads(plan_.workers * plan_.threads);
     require(config_.train.shards * least <= config_.optim.batch,
             fmt::format("optim.batch {} in {} shards leaves {} to a shard: take a larger batch or fewer {}", config_.optim.batch,
@@ -123,7 +124,7 @@ class VisionTraining : public train::Trainable {
   std::string score_text(double score) const override { return fmt::format("{:.2f}%", 100 * score); }
 
   train::LoopSettings settings() const {
-    return train::loop_settings(config_.optim, config_.train, plan_, steps_in(config_, data_), processes_.count());
+    return train::loop_settings(config_.optim, config_.train, plan_, steps_in(config_, data_), processes_.teams());
   }
 
   void begin(int64_t first_step, const train::ShardOwners& owners) override {
@@ -150,7 +151,7 @@ class VisionTraining : public train::Trainable {
     with_advice(config_.data, without_bad_files_, [&] { return loader_->next(batch, owners_.worker_of(shard)); });
     const at::Tensor images = eval::pixels_of(batch), labels = at::from_blob(batch.labels.data(), {batch.size}, at::kLong);
     const at::Tensor other = batch.other_labels.empty() ? at::Tensor() : at::from_blob(batch.other_labels.data(), {batch.size}, at::kLong);
-    const at::Tensor logits = model_.forward(images, seed);
+    const at::Tensor logits = model_.forward(images, seed, nullptr, processes_.sequence());
     const at::Tensor mean = hinge::cross_entropy(optim.loss, logits, labels, other, static_cast<double>(batch.lambda));
     const auto count = static_cast<double>(batch.size);
     const double share = count / static_cast<double>(optim.batch), loss = mean.item<double>() * share;
@@ -160,7 +161,8 @@ class VisionTraining : public train::Trainable {
             right,
             count,
             {{"loss", loss}, {"right", right}, {"images", count}},
-            train::gradients_of(model_.parameters(), {mean}, {share}),
+            // Every member of a team has the whole loss: each differentiates its part.
+            train::gradients_of(model_.parameters(), {mean}, {share / static_cast<double>(config_.train.sequence_parallel)}),
             model_.flops() * count};
   }
 
@@ -246,10 +248,11 @@ class VisionTraining : public train::Trainable {
 
 train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
                          distributed::ProcessGroup* group) {
-  const train::Processes processes(group);
+  train::Processes processes(group);
   RunData data(given.data);
   const Config config = resolve(given, data);
   processes.require_same(support::write_config(config), data.description());
+  processes.form_teams(config.train.sequence_parallel);
   const std::vector<std::string> classes = data.train->classes();
   VisionTraining training(config, std::move(data), classes, folder, processes);
   std::optional<train::RunFolder> run;
@@ -259,11 +262,12 @@ train::TrainResult train(const Config& given, const std::string& folder, const s
 
 train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
                           support::ProgressOutput output, distributed::ProcessGroup* group) {
-  const train::Processes processes(group);
+  train::Processes processes(group);
   Config config = train::config_to_resume<Config>(folder, changes, processes);
   RunData data(config.data);
   config = resolve(config, data);
   processes.require_same(support::write_config(config), data.description());
+  processes.form_teams(config.train.sequence_parallel);
   std::optional<train::RunFolder> run;
   std::optional<train::Checkpoint> from;
   if (processes.first()) {
