@@ -186,7 +186,7 @@ def sequence_on(link, arguments, folder):
 
 
 def sequence(arguments):
-    """Attention of one layer: what is sent, the time, and that of computing + rounds x latency + bytes / bandwidth beside it."""
+    """Attention of one layer: what is sent, the time, and that of computing + round trips + bytes / bandwidth beside it."""
     links = list(LINKS) if not arguments.links else arguments.links.split(",")
     results = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -206,10 +206,11 @@ def sequence(arguments):
             cells.append(f"{one['median_ms']:.1f}")
             rate, delay = RATES[LINKS[link][0]], LINKS[link][1]
             if rate or delay:
-                model = one["alone_ms"] + one["rounds"] * 1e3 * (delay or 0) + 8e3 * one["bytes"] / (rate or 1e99)
+                # A round is a round trip: Gloo sends once the receiver has said that it waits.
+                model = one["alone_ms"] + one["rounds"] * 2e3 * (delay or 0) + 8e3 * one["bytes"] / (rate or 1e99)
                 cells[-1] += f" ({model:.1f})"
         print("| " + " | ".join(map(str, cells)) + " |")
-    print("\nIn brackets: computing + rounds x latency + bytes / bandwidth, of what the link's name says.")
+    print("\nIn brackets: computing + round trips + bytes / bandwidth, of what the link's name says.")
     if arguments.json:
         pathlib.Path(arguments.json).parent.mkdir(parents=True, exist_ok=True)
         pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1))
