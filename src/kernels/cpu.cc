@@ -81,6 +81,14 @@ int64_t simd_vector_bytes() { return HWY_DYNAMIC_DISPATCH(VectorBytes)(); }
 std::vector<std::string> compiled_simd_targets() { return names(HWY_TARGETS); }
 std::vector<std::string> usable_simd_targets() { return names(usable_targets()); }
 
+bool has_intel_avx512() {
+#if HWY_ARCH_X86
+  return __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
+#else
+  return false;
+#endif
+}
+
 bool force_simd_target(const std::string& name) {
   int64_t chosen = 0;  // 0: whatever the machine has
   for (int64_t rest = usable_targets(); rest != 0 && !name.empty(); rest &= rest - 1)
