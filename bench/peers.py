@@ -32,7 +32,7 @@ import inside_peers
 import translate_peers
 import vit_peers
 from busy import busy_processes
-from report import line_chart, markdown_table, require_writable, simd_name, write_atomically, write_markdown
+from report import line_chart, markdown_table, region, require_writable, simd_name, write_atomically, write_markdown
 
 D = 64
 LENGTHS = [50, 197, 785, 1024, 4096, 8192]
@@ -330,7 +330,7 @@ def attention(options: argparse.Namespace) -> None:
         results = {"machine": machine, "results": [row.as_json() for row in rows]}
         write_atomically(options.json, json.dumps(results, indent=2) + "\n")
     if options.markdown:
-        write_markdown(options.markdown, f"peers attention {simd()}", text)
+        write_markdown(options.markdown, region("peers attention", cpu_model(), simd()), text)
     if options.plot:
         threads, panels = max(options.threads), []
         for which in PASSES:
@@ -356,7 +356,7 @@ def models(options: argparse.Namespace, compare, unit: str) -> None:
     if options.json:
         write_atomically(options.json, json.dumps({"machine": {"cpu": cpu_model(), "simd": simd(), "torch": torch.__version__}, "results": rows}, indent=2) + "\n")
     if options.markdown:
-        write_markdown(options.markdown, f"peers {options.command} {simd()}", text)
+        write_markdown(options.markdown, region(f"peers {options.command}", cpu_model(), simd()), text)
 
 
 def whole_numbers(text: str) -> list[int]:
@@ -383,7 +383,7 @@ def main() -> None:
     output = command.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write the numbers")
     output.add_argument(
-        "--markdown", metavar="FILE", help="write the tables; an existing FILE must have the marks <!-- begin: peers attention SIMD --> and end, SIMD being AVX2 or AVX-512"
+        "--markdown", metavar="FILE", help="write the tables; an existing FILE must have the marks <!-- begin: peers attention VENDOR SIMD --> and end, such as AMD AVX2"
     )
     output.add_argument("--plot", metavar="FILE", help="draw GFLOP/s over L as SVG")
     for name, help, chosen, known in (
@@ -400,7 +400,7 @@ def main() -> None:
         command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
         command.add_argument("--busy", type=int, default=0, metavar="N", help="measure next to N processes that keep a core busy (default: 0)")
         command.add_argument("--json", metavar="FILE", help="write the numbers")
-        command.add_argument("--markdown", metavar="FILE", help=f"write the table; an existing FILE must have the marks <!-- begin: peers {name} SIMD --> and end, SIMD being AVX2 or AVX-512")
+        command.add_argument("--markdown", metavar="FILE", help=f"write the table; an existing FILE must have the marks <!-- begin: peers {name} VENDOR SIMD --> and end, such as AMD AVX2")
     command = commands.add_parser("gemm-worker")  # the peer of `gemm`
     command.add_argument("threads")
     command = commands.add_parser("vit-worker")  # one peer of `vit`

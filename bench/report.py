@@ -54,8 +54,14 @@ def write_markdown(path: str | Path, region: str, text: str) -> None:
 
 
 def simd_name(target: str) -> str:
-    """Highway's name of a target as processors' vendors have it. Each has a table of its own in docs/benchmarks.md."""
+    """Highway's name of a target as processors' vendors have it."""
     return {"AVX3": "AVX-512"}.get(target, target)
+
+
+def region(name: str, cpu: str, simd: str) -> str:
+    """The marks of a benchmark's table in docs/benchmarks.md: each vendor's processors have one for each SIMD level."""
+    vendor = next((vendor for vendor in ("AMD", "Intel") if vendor in cpu), "other")
+    return f"{name} {vendor} {simd}"
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:
@@ -191,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Put the numbers of a hinge benchmark into a Markdown file.", allow_abbrev=False)
     parser.add_argument("region", choices=["attention"], help="which benchmark")
     parser.add_argument("json", help="what `hinge bench REGION --json` wrote")
-    parser.add_argument("markdown", help="file with the marks <!-- begin: REGION SIMD --> and <!-- end: REGION SIMD -->, SIMD being AVX2 or AVX-512")
+    parser.add_argument("markdown", help="file with the marks <!-- begin: REGION VENDOR SIMD --> and <!-- end: REGION VENDOR SIMD -->, such as AMD AVX2")
     arguments = parser.parse_args()
     require_writable(arguments.markdown)
     try:
@@ -200,7 +206,8 @@ def main() -> None:
         sys.exit(f"cannot read '{arguments.json}': {error}")
     if not isinstance(report, dict) or not report.get("results") or "machine" not in report:
         sys.exit(f"'{arguments.json}' is not what `hinge bench {arguments.region} --json` writes: no machine or no results in it")
-    write_markdown(arguments.markdown, f"{arguments.region} {simd_name(report['machine']['simd'])}", attention_markdown(report))
+    machine = report["machine"]
+    write_markdown(arguments.markdown, region(arguments.region, machine["cpu"], simd_name(machine["simd"])), attention_markdown(report))
 
 
 if __name__ == "__main__":
