@@ -397,6 +397,9 @@ def main() -> None:
         command.add_argument("--threads", type=int, default=min(2, cores), help="threads (default: 2)")
         if name == "gemm":
             command.add_argument("--workers", type=int, default=1, help="cut the batch for as many workers, and measure the part of one (default: 1)")
+        if name == "vit":
+            passes = ["train", "infer"]
+            command.add_argument("--passes", type=lambda text: text.split(","), default=passes, metavar="LIST", help="out of train,infer (default: both)")
         command.add_argument("--rounds", type=int, default=7, help="samples of every case (default: 7)")
         command.add_argument("--busy", type=int, default=0, metavar="N", help="measure next to N processes that keep a core busy (default: 0)")
         command.add_argument("--json", metavar="FILE", help="write the numbers")

@@ -223,7 +223,7 @@ def compare(options) -> tuple[str, list[dict]]:
         sys.exit(f"{HINGE} is not there: build it with `make build`")
     rows, lines, notes = [], [], []
     for name in options.models:
-        for which in ("train", "infer"):
+        for which in options.passes:
             for h in ("relu", "softmax"):
                 print(f"{name}, {which}, {h} ...", file=sys.stderr, flush=True)
                 kinds = ["eager", "torch.compile"] + (["onnxruntime"] if which == "infer" else ["DDP"] if options.threads > 1 else [])
@@ -249,6 +249,7 @@ def compare(options) -> tuple[str, list[dict]]:
                         row["note"] = each.note
                     rows.append(row)
                 lines.append(line(name, which, h, rows[-1 - len(peers) :]))
+                print("  " + " | ".join(lines[-1]), file=sys.stderr, flush=True)
     head = ["model, batch", "pass", "h", "ours", "% of peak", "eager", "compiled", "DDP or onnxruntime", "ours / fastest peer", "memory, MB: ours, eager, compiled, DDP or onnxruntime"]
     return markdown_table(head, lines) + ("\n\nNot measured:\n\n" + "\n".join(notes) if notes else ""), rows
 
