@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -37,6 +37,7 @@ from report import line_chart, markdown_table, region, require_writable, simd_na
 D = 64
 LENGTHS = [50, 197, 785, 1024, 4096, 8192]
 PASSES = ["forward", "forward+backward"]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def batch_and_heads(length: int) -> tuple[int, int]:
@@ -62,6 +63,7 @@ class Peer:
     make: Callable[[], Callable]  # anew for each problem, so that nothing compiled for another shape is measured
     # L x L float32 matrices in memory at once, a head: forward, forward+backward.
     matrices: tuple[float, float] = (0, 0)
+    dtype: str = "float32"
 
 
 def hinge_package():
@@ -72,9 +74,10 @@ def hinge_package():
     return hinge
 
 
-def make_peers() -> list[Peer]:
+def make_peers(dtypes: list[str]) -> list[Peer]:
+    """Those of float32, and in other dtypes Hinge and PyTorch's fused attention."""
     hinge = hinge_package()
-    return [
+    peers = [
         Peer("ours relu", True, "relu", lambda: lambda q, k, v: hinge.attention(q, k, v, h="relu")),
         Peer("ours softmax", True, "softmax", lambda: lambda q, k, v: hinge.attention(q, k, v, h="softmax")),
         Peer("eager relu", False, "relu", lambda: eager_relu, (3, 6)),
@@ -83,6 +86,11 @@ def make_peers() -> list[Peer]:
         Peer("torch.compile relu", False, "relu", lambda: torch.compile(eager_relu, dynamic=False), (3, 6)),
         Peer("flex_attention", False, "softmax", lambda: torch.compile(flex_attention, dynamic=False)),
     ]
+    others = [
+        replace(peer, name=f"{peer.name}, {dtype}", dtype=dtype)
+        for dtype in dtypes if dtype != "float32" for peer in peers if peer.ours or peer.name == "SDPA"
+    ]  # fmt: skip
+    return [*(peers if "float32" in dtypes else []), *others]
 
 
 # ---- One problem --------------------------------------------------------------------------------------------------------------
@@ -99,17 +107,21 @@ class Problem:
         self.B, self.H = batch_and_heads(length)
         torch.manual_seed(length)
         self.q, self.k, self.v, self.grad_out = (on_grid(self.B, self.H, length, D) for _ in range(4))  # [B, H, L, D]
-        self.leaves = [x.clone().requires_grad_() for x in (self.q, self.k, self.v)]
+        # All of it is exact in every dtype.
+        self.inputs = {name: [x.to(dtype) for x in (self.q, self.k, self.v)] for name, dtype in DTYPES.items()}
+        self.grad_outs = {name: self.grad_out.to(dtype) for name, dtype in DTYPES.items()}
+        self.leaves = {name: [x.clone().requires_grad_() for x in inputs] for name, inputs in self.inputs.items()}
 
     def flops(self, which: str) -> float:
         return (4.0 if which == "forward" else 12.0) * self.B * self.H * self.length**2 * D
 
-    def run(self, function: Callable, which: str) -> list[torch.Tensor]:
+    def run(self, function: Callable, which: str, dtype: str) -> list[torch.Tensor]:
         if which == "forward":
             with torch.no_grad():
-                return [function(self.q, self.k, self.v)]
-        out = function(*self.leaves)
-        return [out, *torch.autograd.grad(out, self.leaves, self.grad_out)]
+                return [function(*self.inputs[dtype])]
+        leaves = self.leaves[dtype]
+        out = function(*leaves)
+        return [out, *torch.autograd.grad(out, leaves, self.grad_outs[dtype])]
 
     def expected(self, h: str) -> list[torch.Tensor]:
         """Output and gradients of the first head in float64, [L, D] each."""
@@ -122,7 +134,7 @@ class Problem:
         """Largest error as a share of what rounding allows: eps 8 sqrt(L D) (rms + |expected|)."""
         worst = 0.0
         for got, want in zip(results, expected):
-            allowed = torch.finfo(torch.float32).eps * 8 * math.sqrt(self.length * D) * (want.square().mean().sqrt() + want.abs())
+            allowed = torch.finfo(got.dtype).eps * 8 * math.sqrt(self.length * D) * (want.square().mean().sqrt() + want.abs())
             error = ((got[0, 0].double() - want).abs() / allowed).max().item()
             worst = max(worst, math.inf if math.isnan(error) else error)
         return worst
@@ -153,6 +165,7 @@ class Row:
     note: str = ""  # why there is no number
     samples: list[float] = field(default_factory=list)  # seconds
     flops: float = 0.0
+    dtype: str = "float32"
 
     def gflops(self, quantile: float = 0.5) -> float:
         """Of the sample at this quantile of the times; nan without samples."""
@@ -164,7 +177,7 @@ class Row:
         return self.flops / (times[low] * (1 - share) + times[min(low + 1, len(times) - 1)] * share) * 1e-9
 
     def as_json(self) -> dict:
-        row = {"peer": self.peer, "h": self.h, "pass": self.which, "B": self.B, "H": self.H, "L": self.L, "D": D, "threads": self.threads}
+        row = {"peer": self.peer, "h": self.h, "pass": self.which, "B": self.B, "H": self.H, "L": self.L, "D": D, "threads": self.threads, "dtype": self.dtype}
         if not self.samples:
             return row | {"note": self.note}
         return row | {
@@ -183,7 +196,7 @@ def measure(problem: Problem, which: str, peers: list[Peer], threads: int, optio
     rows, calls = [], {}
     expected = {h: problem.expected(h) for h in ("relu", "softmax")}
     for peer in peers:
-        row = Row(peer.name, peer.ours, peer.h, which, problem.B, problem.H, problem.length, threads, flops=problem.flops(which))
+        row = Row(peer.name, peer.ours, peer.h, which, problem.B, problem.H, problem.length, threads, flops=problem.flops(which), dtype=peer.dtype)
         rows.append(row)
         needed = peer.matrices[PASSES.index(which)] * problem.B * problem.H * problem.length**2 * 4
         if needed > 0.8 * available_bytes():
@@ -191,7 +204,7 @@ def measure(problem: Problem, which: str, peers: list[Peer], threads: int, optio
             continue
         function = peer.make()
         try:
-            results = problem.run(function, which)
+            results = problem.run(function, which, peer.dtype)
         except Exception as error:  # a peer that cannot do this: say why, go on
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
             row.note = f"{type(error).__name__}: {reason}"[:160]
@@ -203,7 +216,7 @@ def measure(problem: Problem, which: str, peers: list[Peer], threads: int, optio
                 sys.exit(f"{peer.name} {which} at L {problem.length} is wrong: {error:.3g} times the allowed error; nothing more is measured")
             row.note = f"wrong result: {error:.3g} times the allowed error"
             continue
-        calls[peer.name] = lambda function=function: problem.run(function, which)
+        calls[peer.name] = lambda function=function, dtype=peer.dtype: problem.run(function, which, dtype)
     del expected
 
     # Warm up, find how often a short call must be repeated, and how many rounds fit into the time.
@@ -263,7 +276,7 @@ def tables(rows: list[Row]) -> str:
                 return at[name, length].gflops() if (name, length) in at else math.nan
 
             def fastest(length):
-                measured = [row for row in part if row.L == length and not row.ours and row.samples]
+                measured = [row for row in part if row.L == length and not row.ours and row.dtype == "float32" and row.samples]
                 return max(measured, key=Row.gflops, default=None)
 
             best = [fastest(length) for length in lengths]
@@ -280,6 +293,10 @@ def tables(rows: list[Row]) -> str:
                 ["ours softmax / SDPA"]
                 + [ratio_text(rate("ours softmax", length) / rate("SDPA", length)) for length in lengths]
             )
+            for name, dtype in dict.fromkeys((row.peer, row.dtype) for row in part if row.ours and row.dtype != "float32"):
+                wide = name.removesuffix(f", {dtype}")
+                if (wide, lengths[0]) in at:
+                    lines.append([f"{wide}, time in {dtype} / float32"] + [ratio_text(rate(wide, length) / rate(name, length)) for length in lengths])
             head = [f"{which}, {threads} thread{'s' if threads > 1 else ''}"]
             head += ["{}, {}, {}".format(*batch_and_heads(length), length) for length in lengths]
             text.append(markdown_table(head, lines))
@@ -310,7 +327,7 @@ def attention(options: argparse.Namespace) -> None:
     for path in (options.json, options.markdown, options.plot):
         if path:
             require_writable(path)
-    peers = make_peers()
+    peers = make_peers(options.dtypes)
     rows: list[Row] = []
     for threads in options.threads:
         torch.set_num_threads(threads)
@@ -322,7 +339,7 @@ def attention(options: argparse.Namespace) -> None:
                 rows += measure(problem, which, peers, threads, options)
 
     machine = {"cpu": cpu_model(), "simd": simd(), "cores": len(os.sched_getaffinity(0)), "torch": torch.__version__}
-    about = f"{machine['cpu']}, {machine['simd']}, {machine['cores']} cores, PyTorch {machine['torch']}, float32, D {D}"
+    about = f"{machine['cpu']}, {machine['simd']}, {machine['cores']} cores, PyTorch {machine['torch']}, {', '.join(options.dtypes)}, D {D}"
     command = "python bench/peers.py " + " ".join(sys.argv[1:])
     text = f"`{command}`\n\n{about}. {tables(rows)}"
     print(text)
@@ -369,6 +386,14 @@ def whole_numbers(text: str) -> list[int]:
     return numbers
 
 
+def known_dtypes(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in DTYPES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)}; known are {', '.join(DTYPES)}")
+    return names
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -379,6 +404,7 @@ def main() -> None:
     what = command.add_argument_group("what to measure")
     what.add_argument("--lengths", type=whole_numbers, metavar="LIST", help="lengths L (default: 50,197,785,1024,4096,8192)")
     what.add_argument("--threads", type=whole_numbers, metavar="LIST", default=sorted({1, min(2, cores)}), help="threads (default: 1,2)")
+    what.add_argument("--dtypes", type=known_dtypes, metavar="LIST", default=["float32"], help=f"out of {','.join(DTYPES)} (default: float32)")
     what.add_argument("--quick", action="store_true", help="three lengths, 3 rounds: a first look")
     output = command.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write the numbers")

@@ -36,6 +36,7 @@ class _Options(TypedDict, total=False):
     num_targets: torch.Tensor | None
     max_attn_len: int
     contextual_seq_len: int
+    min_full_attn_seq_len: int
     dropout_p: float
     seed: int | torch.Tensor | None
     identity_order: str
@@ -75,6 +76,7 @@ def attention(
     num_targets: torch.Tensor | None = None,
     max_attn_len: int = 0,
     contextual_seq_len: int = 0,
+    min_full_attn_seq_len: int = 0,
     dropout_p: float = 0.0,
     seed: int | torch.Tensor | None = None,
     identity_order: str = "auto",
@@ -110,18 +112,19 @@ def attention(
         length_n: N, for ``length_rule="fixed"`` only.
         bias_log_n: subtract log N_i from the scores.
         key_lengths: int64 ``[B]``: batch row b sees only its first ``key_lengths[b]`` keys.
-        attn_mask: anything that broadcasts to ``[B, Hq, Lq, Lk]``, any strides. Boolean: True is visible. float32 or float64: added to the
-            scores, -inf hides; bfloat16 and float16 likewise. What is_causal, key_lengths and window hide stays hidden. A hidden key has a weight of exactly zero,
-            whatever ``h`` is. Tiles that are hidden as a whole are skipped. Not with offsets.
+        attn_mask: anything that broadcasts to ``[B, Hq, Lq, Lk]``, any strides. Boolean: True is visible. float32, float64, bfloat16 or
+            float16: added to the scores, -inf hides. What is_causal, key_lengths and window hide stays hidden. A hidden key has a weight of
+            exactly zero, whatever ``h`` is. Tiles that are hidden as a whole are skipped. Not with offsets.
         window: ``(left, right)``: row i, at the place p = i + Lk - Lq among the keys, sees the keys p - left to p + right; None or -1 is no
             bound. Time grows with L times the window.
         q_offsets, k_offsets: int64 ``[sequences + 1]``, for a batch of 1: sequence s owns the rows ``q_offsets[s]:q_offsets[s + 1]``
             and sees the keys ``k_offsets[s]:k_offsets[s + 1]``.
-        num_targets, max_attn_len, contextual_seq_len: the mask of HSTU recommenders, with the names of that code; needs ``is_causal`` and
-            as many keys as rows. A sequence is ``contextual_seq_len`` items of context, the history, and ``num_targets[s]`` targets (int64,
+        num_targets, max_attn_len, contextual_seq_len, min_full_attn_seq_len: the mask of HSTU recommenders, with the names of that code;
+            needs ``is_causal`` and as many keys as rows. A sequence is ``contextual_seq_len`` items of context, the history, and ``num_targets[s]`` targets (int64,
             one for each sequence or batch row). Context sees context and history; history what is before it and itself; a target sees
             context, history and itself, but no other target. Rows of history see at most ``max_attn_len`` items back, and targets the last
-            ``max_attn_len`` items of history (0: all), where the context counts as one item.
+            ``max_attn_len`` items of history (0: all), where the context counts as one item. The last ``min_full_attn_seq_len`` rows of
+            history (0: none), and with them the targets, see all of it.
         dropout_p: probability that a weight is dropped; the others are divided by ``1 - dropout_p``.
         seed: which weights are dropped is a function of the seed and their place. Drawn from torch's default generator if None.
         identity_order: for ``h="identity"``: "quadratic" (q k^T) v, "linear" q (k^T v), or "auto", the cheaper one. Statistics need every

@@ -387,6 +387,7 @@ ERRORS = [
     ({"h": "identity", "identity_order": "linear", "window": (2, 0)}, 'identity_order = "linear" sums over the first keys'),
     ({"max_attn_len": 3}, "max_attn_len belongs to the mask of HSTU, which is causal"),
     ({"max_attn_len": 3, "is_causal": True, "window": (1, 1)}, "window and the mask of HSTU exclude each other"),
+    ({"min_full_attn_seq_len": 3, "is_causal": True}, "min_full_attn_seq_len says which rows ignore max_attn_len"),
     ({"num_targets": torch.tensor([3]), "is_causal": True}, "num_targets must have one element for each of the 2 sequences, got 1"),
     ({"num_targets": torch.tensor([3, 18]), "is_causal": True, "contextual_seq_len": 2}, "num_targets and contextual_seq_len must fit"),
     ({"q_offsets": torch.tensor([0, 19])}, "q_offsets and k_offsets go together, got only q_offsets"),

@@ -18,7 +18,7 @@ OPTIONS = {
     "mask": {"attn_mask": torch.rand(2, 1, 7, 7) > 0.3, "causal": True},
     "additive mask": {"h": "silu", "attn_mask": torch.randn(4, 7, 7)},
     "window": {"window": [2, 1], "length_rule": "visible"},
-    "hstu": {"h": "silu", "causal": True, "num_targets": torch.tensor([2, 0]), "max_attn_len": 3, "contextual_seq_len": 1},
+    "hstu": {"h": "silu", "causal": True, "num_targets": torch.tensor([2, 0]), "max_attn_len": 3, "contextual_seq_len": 1, "min_full_attn_seq_len": 2},
     "jagged": {"q_offsets": torch.tensor([0, 2, 7]), "k_offsets": torch.tensor([0, 3, 7]), "length_rule": "visible"},
 }
 

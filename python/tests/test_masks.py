@@ -151,7 +151,7 @@ def test_a_window_may_be_jagged():
     torch.testing.assert_close(ours, torch.cat(pieces, dim=2))
 
 
-def hstu_mask(length, targets, max_attn_len, context):
+def hstu_mask(length, targets, max_attn_len, context, full):
     """[length, length], bool: what each item of a sequence sees, written item by item."""
     first_target = length - targets
     number = [min(max(i - max(context - 1, 0), 0), first_target - max(context - 1, 0)) for i in range(length)]
@@ -159,7 +159,8 @@ def hstu_mask(length, targets, max_attn_len, context):
     for i in range(length):
         for j in range(length):
             distance = number[i] - number[j]
-            if distance > 0 and (max_attn_len == 0 or distance <= max_attn_len):
+            is_full = full > 0 and i >= first_target - full
+            if distance > 0 and (max_attn_len == 0 or distance <= max_attn_len or is_full):
                 visible[i, j] = True
             if i < context and j < first_target:
                 visible[i, j] = True
@@ -167,9 +168,9 @@ def hstu_mask(length, targets, max_attn_len, context):
 
 
 @pytest.mark.parametrize("context", [0, 1, 5])
-@pytest.mark.parametrize("max_attn_len", [0, 1, 20])
+@pytest.mark.parametrize("max_attn_len, full", [(0, 0), (1, 0), (1, 9), (20, 0), (20, 1), (20, 200)])
 @pytest.mark.parametrize("with_targets", [False, True])
-def test_hstu_equals_a_dense_reference(with_targets, max_attn_len, context):
+def test_hstu_equals_a_dense_reference(with_targets, max_attn_len, full, context):
     lengths, targets = [60, 5, 0, 131], [7, 0, 0, 30] if with_targets else [0] * 4
     offsets = torch.tensor([0, *lengths]).cumsum(0)
     inputs = qkv(B=1, Hkv=4, Lq=sum(lengths), Lk=sum(lengths))
@@ -182,9 +183,10 @@ def test_hstu_equals_a_dense_reference(with_targets, max_attn_len, context):
         num_targets=torch.tensor(targets) if with_targets else None,
         max_attn_len=max_attn_len,
         contextual_seq_len=context,
+        min_full_attn_seq_len=full,
         **options,
     )
-    mask = torch.block_diag(*(hstu_mask(n, t, max_attn_len, context) for n, t in zip(lengths, targets))).bool()
+    mask = torch.block_diag(*(hstu_mask(n, t, max_attn_len, context, full) for n, t in zip(lengths, targets))).bool()
     expected = eager.attention(*inputs, attn_mask=mask, **options)
     torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-11)
     direction = torch.randn_like(ours)

@@ -191,8 +191,8 @@ template <typename T> HWY_INLINE void PrefetchRow(const T* row, int64_t depth) {
 }
 
 // Score panels of factor * the keys or values [begin, end) (begin a multiple of NR) of one head, into the packed array of the whole head.
-template <typename T>
-void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys, int64_t depth, int64_t kv_head, int64_t begin,
+template <typename S, typename T>
+void PackScores(const Plan& plan, const Sequence& seq, const View<const S>& keys, int64_t depth, int64_t kv_head, int64_t begin,
                 int64_t end, T factor, T* packed) {
   for (int64_t j = begin; j < end; j += plan.NR) {
     for (int64_t next = j + plan.NR; next < std::min(j + 2 * plan.NR, end); ++next)
@@ -203,8 +203,8 @@ void PackScores(const Plan& plan, const Sequence& seq, const View<const T>& keys
 }
 
 // Width panels of the rows [begin, end) of one head.
-template <typename T>
-void PackWidths(const Plan& plan, const Sequence& seq, const View<const T>& rows, int64_t depth, int64_t kv_head, int64_t begin,
+template <typename S, typename T>
+void PackWidths(const Plan& plan, const Sequence& seq, const View<const S>& rows, int64_t depth, int64_t kv_head, int64_t begin,
                 int64_t end, T* packed) {
   for (int64_t j = begin; j < end; ++j)
     PackWidthRow(row_of(rows, seq.b, kv_head, seq.k_begin + j), depth, packed + j * plan.NR, seq.seen * plan.NR);

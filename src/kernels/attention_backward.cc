@@ -9,7 +9,8 @@
 //
 // A sequence is cut into query chunks and key chunks. Step s takes the pairs (query chunk (t + s) mod T, key chunk t), which share no
 // output, so a step's pairs may run at the same time; every output is a sum over steps in order. That makes results independent of
-// who runs what, without private copies of dq, dk or dv.
+// who runs what, without private copies of dq, dk or dv. Where results are stored as bfloat16 or float16, a sequence of several chunks has
+// its sums in float32 until the last step, and each of them is rounded once.
 
 #define HWY_TARGET_INCLUDE "kernels/attention_backward.cc"
 #include "kernels/dispatch.h"
@@ -123,11 +124,12 @@ HWY_NOINLINE void RowGradient(T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes, c
 }
 
 // One call of attention_backward.
-template <typename T> class Backward {
+template <typename S, typename T> class Backward {
   using Keys = TileKeys<kBackwardKeys, T>;
+  static constexpr bool kSameType = std::is_same_v<S, T>;  // the caller's arrays can hold sums
 
  public:
-  Backward(const Plan& plan, const AttentionBackward<T>& io)
+  Backward(const Plan& plan, const AttentionBackward<S, T>& io)
       : plan_(plan),
         io_(io),
         row_sums_(!plan.softmax && (io.dgain || io.dbias || io.dalpha)),
@@ -146,9 +148,7 @@ template <typename T> class Backward {
 
     const std::vector<std::vector<int64_t>> rounds = Rounds();
     const int64_t units = static_cast<int64_t>(rounds.empty() ? 0 : rounds[0].size());  // the first round is the largest
-    const int64_t longest = plan_.longest_seen;
-    const int64_t packed = PackedScoresSize(plan_, longest, plan_.depth) + PackedScoresSize(plan_, longest, plan_.value_depth) +
-                           PackedWidthsSize(plan_, longest, plan_.depth);
+    const int64_t packed = PackedSize(plan_.longest_seen) + LargestSums();
     const bool split = SplitsUnits(units, workers);
     const int64_t wave = split ? UnitsInFlight(units, static_cast<size_t>(packed) * sizeof(T)) : workers;
     std::vector<BackwardScratch<T>> scratch(static_cast<size_t>(workers));
@@ -190,10 +190,11 @@ template <typename T> class Backward {
       const int64_t unit = units[static_cast<size_t>(i)];
       T* pack = packs[static_cast<size_t>(worker)];
       const Chunks chunks = ChunksOf(unit);
-      ClearOutputs(unit, chunks);
+      ClearOutputs(unit, chunks, pack);
       Pack(unit, 0, plan_.unit_sequence(unit).seen, pack);
       for (int64_t step = 0; step < chunks.steps; ++step)
         for (int64_t t = 0; t < chunks.steps; ++t) Pair(unit, chunks, step, t, pack, scratch[static_cast<size_t>(worker)]);
+      for (int64_t t = 0; t < chunks.steps; ++t) RoundSums(unit, chunks, t, pack);
     });
   }
 
@@ -213,7 +214,8 @@ template <typename T> class Backward {
         for (int64_t part = 0; part < CeilDiv(seq.seen, kBackwardKeys); ++part) packing.push_back({n, part});
         steps = std::max(steps, ChunksOf(unit_at(n)).steps);
       }
-      parallel.run(in_flight, [&](int64_t n, int) HWY_ATTR { ClearOutputs(unit_at(n), ChunksOf(unit_at(n))); });
+      parallel.run(in_flight,
+                   [&](int64_t n, int) HWY_ATTR { ClearOutputs(unit_at(n), ChunksOf(unit_at(n)), packs[static_cast<size_t>(n)]); });
       parallel.run(static_cast<int64_t>(packing.size()), [&](int64_t i, int) HWY_ATTR {
         const Task& task = packing[static_cast<size_t>(i)];
         const int64_t begin = task.part * kBackwardKeys;
@@ -226,6 +228,11 @@ template <typename T> class Backward {
           const Chunks chunks = ChunksOf(unit_at(n));
           if (step < chunks.steps && t < chunks.steps)
             Pair(unit_at(n), chunks, step, t, packs[static_cast<size_t>(n)], scratch[static_cast<size_t>(worker)]);
+        });
+      if constexpr (!kSameType)
+        parallel.run(in_flight * steps, [&](int64_t i, int) HWY_ATTR {
+          const int64_t n = i / steps;
+          RoundSums(unit_at(n), ChunksOf(unit_at(n)), i % steps, packs[static_cast<size_t>(n)]);
         });
     }
   }
@@ -283,23 +290,82 @@ template <typename T> class Backward {
   // Where the parts of a unit's packed array begin.
   int64_t ValueScores(const Sequence& seq) const { return PackedScoresSize(plan_, seq.seen, plan_.depth); }
   int64_t KeyWidths(const Sequence& seq) const { return ValueScores(seq) + PackedScoresSize(plan_, seq.seen, plan_.value_depth); }
+  int64_t PackedSize(int64_t keys) const {
+    return PackedScoresSize(plan_, keys, plan_.depth) + PackedScoresSize(plan_, keys, plan_.value_depth) +
+           PackedWidthsSize(plan_, keys, plan_.depth);
+  }
+
+  // Where the gradients of a unit of several chunks are summed: row i of query head g of its group, row j of its keys.
+  struct Rows {
+    T* first;
+    int64_t stride_l, stride_g = 0;
+    T* of(int64_t l, int64_t g = 0) const { return first + g * stride_g + l * stride_l; }
+  };
+  struct Sums {
+    Rows dq, dk, dv;
+  };
+
+  // In the caller's arrays if those can hold sums, else behind the unit's packed keys, where they take SumsSize() elements.
+  Sums SumsOf(int64_t unit, T* pack) const {
+    const Sequence& seq = plan_.unit_sequence(unit);
+    if constexpr (kSameType) {
+      const int64_t kv_head = plan_.unit_kv_head(unit);
+      return {{row_of(io_.dq, seq.b, kv_head * plan_.group, seq.q_begin), io_.dq.stride_l, io_.dq.stride_h},
+              {row_of(io_.dk, seq.b, kv_head, seq.k_begin), io_.dk.stride_l},
+              {row_of(io_.dv, seq.b, kv_head, seq.k_begin), io_.dv.stride_l}};
+    } else {
+      T* dq = pack + PackedSize(seq.seen);
+      T* dk = dq + plan_.group * seq.lq * plan_.depth;
+      return {{dq, plan_.depth, seq.lq * plan_.depth}, {dk, plan_.depth}, {dk + seq.seen * plan_.depth, plan_.value_depth}};
+    }
+  }
+  int64_t SumsSize(const Sequence& seq) const {
+    if (kSameType || Chunks(seq, plan_.units()).single) return 0;
+    return plan_.group * seq.lq * plan_.depth + seq.seen * (plan_.depth + plan_.value_depth);
+  }
+  int64_t LargestSums() const {
+    int64_t largest = 0;
+    for (const Sequence& seq : plan_.sequences) largest = std::max(largest, SumsSize(seq));
+    return largest;
+  }
 
   // Zeros where nothing will be stored: everything that pairs add to, and hidden keys.
-  void ClearOutputs(int64_t unit, const Chunks& chunks) {
+  void ClearOutputs(int64_t unit, const Chunks& chunks, T* pack) {
     const Sequence& seq = plan_.unit_sequence(unit);
     const int64_t kv_head = plan_.unit_kv_head(unit);
-    for (int64_t j = chunks.single ? seq.seen : 0; j < seq.lk; ++j) {
-      std::fill_n(row_of(io_.dk, seq.b, kv_head, seq.k_begin + j), plan_.depth, T{0});
-      std::fill_n(row_of(io_.dv, seq.b, kv_head, seq.k_begin + j), plan_.value_depth, T{0});
+    for (int64_t j = seq.seen; j < seq.lk; ++j) {
+      std::fill_n(row_of(io_.dk, seq.b, kv_head, seq.k_begin + j), plan_.depth, S{});
+      std::fill_n(row_of(io_.dv, seq.b, kv_head, seq.k_begin + j), plan_.value_depth, S{});
     }
-    if (!chunks.single)
+    if (chunks.single) return;
+    const Sums sums = SumsOf(unit, pack);
+    for (int64_t j = 0; j < seq.seen; ++j) {
+      std::fill_n(sums.dk.of(j), plan_.depth, T{0});
+      std::fill_n(sums.dv.of(j), plan_.value_depth, T{0});
+    }
+    for (int64_t g = 0; g < plan_.group; ++g)
+      for (int64_t i = 0; i < seq.lq; ++i) std::fill_n(sums.dq.of(i, g), plan_.depth, T{0});
+  }
+
+  // Query chunk t and key chunk t of a unit's sums, where they are not the results themselves.
+  void RoundSums(int64_t unit, const Chunks& chunks, int64_t t, T* pack) {
+    if (kSameType || chunks.single) return;
+    const Sequence& seq = plan_.unit_sequence(unit);
+    const int64_t kv_head = plan_.unit_kv_head(unit);
+    const Sums sums = SumsOf(unit, pack);
+    if (t < chunks.queries.parts)
       for (int64_t g = 0; g < plan_.group; ++g)
-        for (int64_t i = 0; i < seq.lq; ++i)
-          std::fill_n(row_of(io_.dq, seq.b, kv_head * plan_.group + g, seq.q_begin + i), plan_.depth, T{0});
+        for (int64_t i = chunks.tiles.begin(chunks.queries.begin(t)); i < chunks.tiles.begin(chunks.queries.begin(t + 1)); ++i)
+          WriteRow<false>(sums.dq.of(i, g), plan_.depth, T{1}, row_of(io_.dq, seq.b, kv_head * plan_.group + g, seq.q_begin + i));
+    if (t < chunks.keys.parts)
+      for (int64_t j = chunks.keys.begin(t); j < chunks.keys.end(t); ++j) {
+        WriteRow<false>(sums.dk.of(j), plan_.depth, T{1}, row_of(io_.dk, seq.b, kv_head, seq.k_begin + j));
+        WriteRow<false>(sums.dv.of(j), plan_.value_depth, T{1}, row_of(io_.dv, seq.b, kv_head, seq.k_begin + j));
+      }
   }
 
   // What a query chunk and a key chunk give to each other, for every query head of the unit.
-  HWY_NOINLINE void Pair(int64_t unit, const Chunks& chunks, int64_t step, int64_t t, const T* pack, BackwardScratch<T>& s) {
+  HWY_NOINLINE void Pair(int64_t unit, const Chunks& chunks, int64_t step, int64_t t, T* pack, BackwardScratch<T>& s) {
     const int64_t q_chunk = (t + step) % chunks.steps;
     if (q_chunk >= chunks.queries.parts || t >= chunks.keys.parts) return;
     const Sequence& seq = plan_.unit_sequence(unit);
@@ -309,6 +375,7 @@ template <typename T> class Backward {
     const auto [least, most] = plan_.span_of(seq, chunks.tiles.begin(first_tile), last_row);
     if (k_begin >= k_end || ((most <= k_begin || least >= k_end) && !chunks.single)) return;
 
+    const Sums sums = SumsOf(unit, pack);
     std::fill_n(s.dk, (k_end - k_begin) * plan_.padded_depth, T{0});
     std::fill_n(s.dv, (k_end - k_begin) * plan_.padded_value, T{0});
     for (int64_t g = 0; g < plan_.group; ++g) {
@@ -322,29 +389,26 @@ template <typename T> class Backward {
           Block(unit, head, chunks.tiles, first_tile, tile_blocks.begin(tb), tile_blocks.size(tb), key_blocks.begin(kb), key_blocks.end(kb),
                 k_begin, k_end, pack, s, watch);
       for (int64_t i = chunks.tiles.begin(first_tile); i <= last_row; ++i)
-        Write(chunks.single, s.dq + (i - chunks.tiles.begin(first_tile)) * plan_.padded_depth, static_cast<T>(plan_.rule.scale),
-              row_of(io_.dq, seq.b, head, seq.q_begin + i));
+        Write(chunks.single, s.dq + (i - chunks.tiles.begin(first_tile)) * plan_.padded_depth, plan_.depth,
+              static_cast<T>(plan_.rule.scale), row_of(io_.dq, seq.b, head, seq.q_begin + i), sums.dq.of(i, g));
       if (io_.skipped) AddSkipped(io_.skipped[seq.b * plan_.shape.Hq + head], watch.total());
     }
-    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, plan_.depth, io_.dk);
-    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dv, plan_.value_depth, io_.dv);
+    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dk, plan_.depth, io_.dk, sums.dk);
+    WritePanels(seq, unit, k_begin, k_end, chunks.single, s.dv, plan_.value_depth, io_.dv, sums.dv);
   }
 
-  void Write(bool store, const T* row, T factor, T* out) {
-    store ? WriteRow<false>(row, plan_.depth, factor, out) : WriteRow<true>(row, plan_.depth, factor, out);
+  // To the result if that is all, else to its sum.
+  void Write(bool store, const T* row, int64_t width, T factor, S* out, T* sum) {
+    store ? WriteRow<false>(row, width, factor, out) : WriteRow<true>(row, width, factor, sum);
   }
 
   void WritePanels(const Sequence& seq, int64_t unit, int64_t begin, int64_t end, bool store, const T* panels, int64_t depth,
-                   const View<T>& out) {
+                   const View<S>& out, const Rows& sums) {
     const int64_t NR = plan_.NR;
-    for (int64_t j = begin; j < end; ++j) {
-      T* row = row_of(out, seq.b, plan_.unit_kv_head(unit), seq.k_begin + j);
-      for (int64_t p = 0; p * NR < depth; ++p) {
-        const T* from = panels + (p * (end - begin) + j - begin) * NR;
-        const int64_t width = std::min(NR, depth - p * NR);
-        store ? WriteRow<false>(from, width, T{1}, row + p * NR) : WriteRow<true>(from, width, T{1}, row + p * NR);
-      }
-    }
+    for (int64_t j = begin; j < end; ++j)
+      for (int64_t p = 0; p * NR < depth; ++p)
+        Write(store, panels + (p * (end - begin) + j - begin) * NR, std::min(NR, depth - p * NR), T{1},
+              row_of(out, seq.b, plan_.unit_kv_head(unit), seq.k_begin + j) + p * NR, sums.of(j) + p * NR);
   }
 
   SplitGain GainOf(int64_t head) const { return Split<T>(plan_.gain(head), row_sums_); }
@@ -364,7 +428,7 @@ template <typename T> class Backward {
           std::fill_n(s.grad + slot * pdv, pdv, T{0});
           continue;
         }
-        const T* grad_out = row_of(io_.grad_out, seq.b, head, row);
+        const S* grad_out = row_of(io_.grad_out, seq.b, head, row);
         const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
         const double grad_sum = io_.grad_weight_sum ? static_cast<double>(io_.grad_weight_sum[stat]) : 0;
         const double grad_log = io_.grad_weight_log ? static_cast<double>(io_.grad_weight_log[stat]) : 0;
@@ -390,14 +454,14 @@ template <typename T> class Backward {
     }
   }
 
-  static T Dot(const T* a, const T* b, int64_t depth) {
+  static T Dot(const S* a, const S* b, int64_t depth) {
     const hn::ScalableTag<T> d;
     const int64_t N = static_cast<int64_t>(hn::Lanes(d));
     auto sum = hn::Zero(d);
     int64_t k = 0;
-    for (; k + N <= depth; k += N) sum = hn::MulAdd(hn::LoadU(d, a + k), hn::LoadU(d, b + k), sum);
+    for (; k + N <= depth; k += N) sum = hn::MulAdd(LoadStored(d, a + k), LoadStored(d, b + k), sum);
     T total = hn::GetLane(hn::SumOfLanes(d, sum));
-    for (; k < depth; ++k) total += a[k] * b[k];
+    for (; k < depth; ++k) total += static_cast<T>(a[k]) * static_cast<T>(b[k]);
     return total;
   }
 
@@ -539,7 +603,7 @@ template <typename T> class Backward {
   }
 
   const Plan& plan_;
-  const AttentionBackward<T>& io_;
+  const AttentionBackward<S, T>& io_;
   bool row_sums_;  // sums over keys are wanted for dgain, dbias, dalpha
   bool general_;   // G is finished row by row rather than in the tile
   BackwardKernels<T> kernels_;
@@ -548,14 +612,14 @@ template <typename T> class Backward {
   std::vector<char> apart_;              // [unit], where rows may see something other than the first keys
 };
 
-template <typename T>
-void RunBackward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
+template <typename S, typename T>
+void RunBackward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<S, T>& io, Parallel& parallel) {
   Plan plan = Plan::make<T>(shape, rule);
   plan.count_visible<T>(parallel);
-  Backward<T>(plan, io).Run(parallel);
+  Backward<S, T>(plan, io).Run(parallel);
 }
 
-HINGE_FLOAT_AND_DOUBLE(RunBackward);
+HINGE_STORED_TYPES(RunBackward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -564,15 +628,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HINGE_EXPORT(RunBackward);
+HINGE_EXPORT_STORED(RunBackward);
 
-template <typename T>
-void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
+template <typename S, typename T>
+void attention_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<S, T>& io, Parallel& parallel) {
   if (takes_linear_order(shape, rule, io.grad_weight_log != nullptr)) return linear_backward(shape, rule, io, parallel);
-  HINGE_DISPATCH(RunBackward, T)(shape, rule, io, parallel);
+  HINGE_DISPATCH_STORED(RunBackward, S)(shape, rule, io, parallel);
 }
 
-HINGE_INSTANTIATE(attention_backward);
+HINGE_INSTANTIATE_STORED(attention_backward);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

@@ -2,7 +2,7 @@
 //
 // The micro-kernels work on panels of two vectors. Where a width is a multiple of that (on AVX2 of 16 floats or 8 doubles), results and the
 // values of short sequences stay where the caller has them, and so do keys and values of sequences with a few rows only (decoding); other
-// widths go through padded copies.
+// widths go through padded copies. What is stored as bfloat16 or float16 stays where it is in the last case only.
 #include <iterator>
 #include <type_traits>
 
@@ -131,8 +131,8 @@ HWY_NOINLINE void SoftmaxRun(T* HWY_RESTRICT x, int64_t count, bool statistics, 
 
 // Scores of tiles, and of a few rows without panels. Softmax's own pass wants raw scores: the identity stands in for it.
 template <typename T> struct ForwardKernels : ScoreKernels<T> {
-  using FewRows = void (*)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, T, const T*, T*, uint32_t*);
-  FewRows few_rows;
+  using FewRows = void (*)(const T*, int64_t, int64_t, T*, uint32_t*);
+  FewRows few_rows;  // after DotRows
   MaskedKernels<T> masked;
   FewRows masked_few_rows;
 };
@@ -140,22 +140,22 @@ template <typename T> struct MakeForwardKernels {
   bool softmax;
   template <class H> ForwardKernels<T> operator()() const {
     ForwardKernels<T> kernels{MakeScoreKernels<H, kForwardKeys, false, T>(),
-                              ScoreRows<std::conditional_t<H::kInTile, H, Identity>, kForwardKeys, T>,
-                              MakeMaskedKernels<H, kForwardKeys, false, T>(), ScoreRows<Identity, kForwardKeys, T>};
+                              ActivateRows<std::conditional_t<H::kInTile, H, Identity>, kForwardKeys, T>,
+                              MakeMaskedKernels<H, kForwardKeys, false, T>(), ActivateRows<Identity, kForwardKeys, T>};
     if (softmax) kernels.masked.activate = MaskScores<kForwardKeys, T>;
     return kernels;
   }
 };
 
 // WeightedPanels by the number of panels, as few calls as that takes.
-template <typename T>
-void CallWeightedPanels(int64_t panels, const T* weights, const uint32_t* list, int64_t count, const T* right, int64_t right_row, T* sums,
+template <typename S, typename T>
+void CallWeightedPanels(int64_t panels, const T* weights, const uint32_t* list, int64_t count, const S* right, int64_t right_row, T* sums,
                         bool add, const T* factor) {
-  using F = void (*)(const T*, const uint32_t*, int64_t, const T*, int64_t, T*, bool, const T*);
-  static constexpr F kDense[] = {WeightedPanels<1, false, T>, WeightedPanels<2, false, T>, WeightedPanels<3, false, T>,
-                                 WeightedPanels<4, false, T>, WeightedPanels<5, false, T>, WeightedPanels<6, false, T>};
-  static constexpr F kListed[] = {WeightedPanels<1, true, T>, WeightedPanels<2, true, T>, WeightedPanels<3, true, T>,
-                                  WeightedPanels<4, true, T>, WeightedPanels<5, true, T>, WeightedPanels<6, true, T>};
+  using F = void (*)(const T*, const uint32_t*, int64_t, const S*, int64_t, T*, bool, const T*);
+  static constexpr F kDense[] = {WeightedPanels<1, false, S, T>, WeightedPanels<2, false, S, T>, WeightedPanels<3, false, S, T>,
+                                 WeightedPanels<4, false, S, T>, WeightedPanels<5, false, S, T>, WeightedPanels<6, false, S, T>};
+  static constexpr F kListed[] = {WeightedPanels<1, true, S, T>, WeightedPanels<2, true, S, T>, WeightedPanels<3, true, S, T>,
+                                  WeightedPanels<4, true, S, T>, WeightedPanels<5, true, S, T>, WeightedPanels<6, true, S, T>};
   const Parts passes(panels, std::size(kDense));
   for (int64_t pass = 0; pass < passes.parts; ++pass) {
     const int64_t from = passes.begin(pass) * PanelWidth<T>();
@@ -164,11 +164,13 @@ void CallWeightedPanels(int64_t panels, const T* weights, const uint32_t* list, 
 }
 
 // One call of attention_forward.
-template <typename T> class Forward {
+template <typename S, typename T> class Forward {
   using Keys = TileKeys<kForwardKeys, T>;
+  // Whether the micro-kernels can read and write the caller's arrays.
+  static constexpr bool kSameType = std::is_same_v<S, T>;
 
  public:
-  Forward(const Plan& plan, const AttentionForward<T>& io)
+  Forward(const Plan& plan, const AttentionForward<S, T>& io)
       : plan_(plan),
         io_(io),
         kernels_(WithActivation<Identity>(plan.rule.h, MakeForwardKernels<T>{plan.softmax})),
@@ -256,7 +258,7 @@ template <typename T> class Forward {
   }
   // A short sequence's values stay in L1 as they are; of a long one, rows a power of two apart would push each other out.
   bool ReadsValuesInPlace(const Sequence& seq) const {
-    return plan_.padded_value == plan_.value_depth && (HasFewRows(seq) || seq.seen <= 128);
+    return HasFewRows(seq) || (kSameType && plan_.padded_value == plan_.value_depth && seq.seen <= 128);
   }
 
   // Keys [begin, end) of a unit: score panels of scale k, then width panels of v.
@@ -300,8 +302,10 @@ template <typename T> class Forward {
     const int64_t first_tile = blocks.begin(block), tiles = blocks.size(block);
     const int64_t depth = plan_.depth, NR = plan_.NR;
     const bool few_rows = HasFewRows(seq), values_in_place = ReadsValuesInPlace(seq);
-    const T* values =
-        values_in_place ? row_of(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin) : pack + PackedScoresSize(plan_, seq.seen, depth);
+    const S* in_place = row_of(io_.v, seq.b, plan_.unit_kv_head(unit), seq.k_begin);
+    const T* values = pack + PackedScoresSize(plan_, seq.seen, depth);
+    if constexpr (kSameType)
+      if (values_in_place) values = in_place;
     const int64_t value_row = values_in_place ? io_.v.stride_l : NR, value_panel = values_in_place ? NR : seq.seen * NR;
 
     Place places[kBlockTiles];
@@ -350,9 +354,8 @@ template <typename T> class Forward {
       // Rows that all end here get their factor on the way; causal rows later.
       const bool finish = !seq.causal() && !plan_.masked && k0 + nk == most;
       if (finish && plan_.softmax) DivideFactors(tiles, keys, s);
-      if (few_rows && keys[0].rows == 1) {
-        CallWeightedPanels(plan_.value_panels, s.weights, keys[0].list, keys[0].count, values + k0 * value_row, value_row, places[0].out,
-                           k0 > first_key, finish ? s.factor : nullptr);
+      if (few_rows && (keys[0].rows == 1 || !kSameType)) {
+        AddFewRows(keys[0], in_place + k0 * value_row, value_row, places[0], k0 > first_key, finish ? s.factor : nullptr, s);
         continue;
       }
       for (int64_t p = 0; p < plan_.value_panels; ++p) {
@@ -382,10 +385,26 @@ template <typename T> class Forward {
   void ScoreFewRows(int64_t unit, const Place& place, const Keys& keys, int64_t k0, ForwardScratch<T>& s, bool look) {
     const Sequence& seq = plan_.unit_sequence(unit);
     if (keys.sight == Sight::hidden) return;
-    const auto score = keys.sight == Sight::partial ? kernels_.masked_few_rows : kernels_.few_rows;
-    score(place.q, place.q_row, keys.rows, row_of(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0), io_.k.stride_l, keys.most(),
-          plan_.depth, static_cast<T>(plan_.rule.scale), s.shift, s.weights, look ? s.masks : nullptr);
+    DotRows<kForwardKeys>(place.q, place.q_row, keys.rows, row_of(io_.k, seq.b, plan_.unit_kv_head(unit), seq.k_begin + k0), io_.k.stride_l,
+                          keys.most(), plan_.depth, static_cast<T>(plan_.rule.scale), s.weights);
+    const auto activate = keys.sight == Sight::partial ? kernels_.masked_few_rows : kernels_.few_rows;
+    activate(s.shift, keys.rows, keys.most(), s.weights, look ? s.masks : nullptr);
     for (int64_t r = keys.rows; r < keys.padded; ++r) std::fill_n(s.weights + r * kForwardKeys, keys.most(), T{0});
+  }
+
+  // Weights times values that are read in place, row by row.
+  void AddFewRows(const Keys& keys, const S* values, int64_t value_row, const Place& place, bool add, const T* factor,
+                  ForwardScratch<T>& s) {
+    for (int r = 0; r < keys.rows; ++r) {
+      const T* weights = s.weights + r * kForwardKeys;
+      T* out = place.out + r * place.out_row;
+      const uint32_t* list = keys.apart ? s.lists : keys.list;
+      const int64_t count = keys.apart ? keys.list_of_row(r, s.lists) : keys.count;
+      CallWeightedPanels(plan_.value_panels, weights, list, count, values, value_row, out, add, factor ? factor + r : nullptr);
+      if (keys.own[r] > keys.common)  // what later rows of a causal tile see beyond the first one
+        CallWeightedPanels<S, T>(plan_.value_panels, weights + keys.common, nullptr, keys.own[r] - keys.common,
+                                 values + keys.common * value_row, value_row, out, true, nullptr);
+    }
   }
 
   // The scores of open and partial tiles; those of open ones as elsewhere, those of partial ones without activation.
@@ -427,20 +446,23 @@ template <typename T> class Forward {
     RowLengths lengths(plan_, seq, head);
     const double gain = plan_.gain(head), bias = plan_.bias(head), inverse_keep = dropout_scale(plan_.rule.dropout);
     // Queries far apart fall on few cache sets: those are copied.
-    const bool q_near = io_.q.stride_l <= 2 * pd;
+    const bool q_near = kSameType && io_.q.stride_l <= 2 * pd;
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = all.begin(first_tile + t), rows = all.size(first_tile + t), padded = PaddedRows(rows), slot0 = t * kTileRows;
       Place& place = places[t];
-      place.in_place = plan_.value_depth == pdv && rows == padded;
-      place.out = place.in_place ? row_of(io_.out, seq.b, head, seq.q_begin + first) : s.out + slot0 * pdv;
-      place.out_row = place.in_place ? io_.out.stride_l : pdv;
-      place.q = row_of(io_.q, seq.b, head, seq.q_begin + first);
-      place.q_row = io_.q.stride_l;
-      if (!q_near || rows != padded) {
-        for (int64_t r = 0; r < rows; ++r) CopyRow(place.q + r * place.q_row, plan_.depth, T{1}, s.q + (slot0 + r) * pd, pd);
-        for (int64_t r = rows; r < padded; ++r) std::fill_n(s.q + (slot0 + r) * pd, pd, T{0});
-        place.q = s.q + slot0 * pd;
-        place.q_row = pd;
+      place.in_place = kSameType && plan_.value_depth == pdv && rows == padded;
+      place.out = s.out + slot0 * pdv;
+      place.out_row = pdv;
+      const bool copies_q = !q_near || rows != padded;
+      const S* q = row_of(io_.q, seq.b, head, seq.q_begin + first);
+      for (int64_t r = 0; copies_q && r < padded; ++r)
+        r < rows ? CopyRow(q + r * io_.q.stride_l, plan_.depth, T{1}, s.q + (slot0 + r) * pd, pd)
+                 : (void)std::fill_n(s.q + (slot0 + r) * pd, pd, T{0});
+      place.q = s.q + slot0 * pd;
+      place.q_row = pd;
+      if constexpr (kSameType) {
+        if (place.in_place) place.out = row_of(io_.out, seq.b, head, seq.q_begin + first), place.out_row = io_.out.stride_l;
+        if (!copies_q) place.q = q, place.q_row = io_.q.stride_l;
       }
       for (int64_t r = 0; r < padded; ++r) {
         s.shift[slot0 + r] = 0;
@@ -497,9 +519,9 @@ template <typename T> class Forward {
         const int64_t slot = t * kTileRows + r, i = all.begin(first_tile + t) + r, row = seq.q_begin + i;
         const int64_t stat = (seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + row;
         const int64_t n = plan_.seen_by(seq, head, i);
-        T* out = row_of(io_.out, seq.b, head, row);
+        S* out = row_of(io_.out, seq.b, head, row);
         if (n == 0) {
-          std::fill_n(out, plan_.value_depth, T{0});
+          std::fill_n(out, plan_.value_depth, S{});
         } else if (!finished || !places[t].in_place) {
           double factor = finished ? 1.0 : static_cast<double>(s.factor[slot]);
           if (!finished && plan_.softmax) factor /= s.sum[slot];
@@ -526,21 +548,21 @@ template <typename T> class Forward {
   }
 
   const Plan& plan_;
-  const AttentionForward<T>& io_;
+  const AttentionForward<S, T>& io_;
   ForwardKernels<T> kernels_;
   bool statistics_;
   uint32_t threshold_;
   std::vector<char> apart_;  // [unit], where rows may see something other than the first keys
 };
 
-template <typename T>
-void RunForward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
+template <typename S, typename T>
+void RunForward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<S, T>& io, Parallel& parallel) {
   Plan plan = Plan::make<T>(shape, rule);
   plan.count_visible<T>(parallel);
-  Forward<T>(plan, io).Run(parallel);
+  Forward<S, T>(plan, io).Run(parallel);
 }
 
-HINGE_FLOAT_AND_DOUBLE(RunForward);
+HINGE_STORED_TYPES(RunForward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -551,15 +573,15 @@ namespace hinge::kernels {
 
 size_t take_scratch_peak() { return Workspace::take_peak(); }
 
-HINGE_EXPORT(RunForward);
+HINGE_EXPORT_STORED(RunForward);
 
-template <typename T>
-void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
+template <typename S, typename T>
+void attention_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<S, T>& io, Parallel& parallel) {
   if (takes_linear_order(shape, rule, io.weight_log || io.zero_share)) return linear_forward(shape, rule, io, parallel);
-  HINGE_DISPATCH(RunForward, T)(shape, rule, io, parallel);
+  HINGE_DISPATCH_STORED(RunForward, S)(shape, rule, io, parallel);
 }
 
-HINGE_INSTANTIATE(attention_forward);
+HINGE_INSTANTIATE_STORED(attention_forward);
 
 }  // namespace hinge::kernels
 #endif  // HWY_ONCE

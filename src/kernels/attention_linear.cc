@@ -128,7 +128,7 @@ template <typename T> HWY_INLINE double SumOfRun(const T* HWY_RESTRICT values, i
 }
 
 // What forward and backward share.
-template <typename T> class LinearOrder {
+template <typename S, typename T> class LinearOrder {
  protected:
   explicit LinearOrder(const Plan& plan) : plan_(plan) {
     for (const Sequence& seq : plan.sequences) cuts_.emplace_back(seq, plan.depth);
@@ -163,7 +163,7 @@ template <typename T> class LinearOrder {
   }
 
   // One row as number `i`: times `factor`, and `extra` behind it in the weights.
-  static void LoadRow(const T* row, T factor, T extra, int64_t i, const LinearRows<T>& to) {
+  static void LoadRow(const S* row, T factor, T extra, int64_t i, const LinearRows<T>& to) {
     const int64_t depth = to.width->depth, padded = to.width->padded;
     if (to.rows) CopyRow(row, depth, factor, to.rows + i * padded, padded);
     if (!to.weights) return;
@@ -186,7 +186,7 @@ template <typename T> class LinearOrder {
   static int64_t PaddedCount(const Tiles& tiles) { return tiles.begin(tiles.parts - 1) + PaddedRows(tiles.size(tiles.parts - 1)); }
 
   // Keys or values from `first` on, with a 1 behind each.
-  void LoadKeys(const View<const T>& keys, const Sequence& seq, int64_t kv_head, int64_t first, const Tiles& tiles,
+  void LoadKeys(const View<const S>& keys, const Sequence& seq, int64_t kv_head, int64_t first, const Tiles& tiles,
                 const LinearRows<T>& to) const {
     for (int64_t i = 0; i < tiles.count; ++i) LoadRow(row_of(keys, seq.b, kv_head, seq.k_begin + first + i), T{1}, T{1}, i, to);
     PadRows(tiles, to);
@@ -231,7 +231,7 @@ template <typename T> class LinearOrder {
   }
 
   // The sum of [left, 1]^T right over the keys of a chunk, and of left itself behind it if asked.
-  void SumOverChunk(const LinearCut& cut, int64_t kv_head, int64_t c, const View<const T>& left, const View<const T>& right, bool sum_left,
+  void SumOverChunk(const LinearCut& cut, int64_t kv_head, int64_t c, const View<const S>& left, const View<const S>& right, bool sum_left,
                     const LinearRows<T>& left_rows, const LinearRows<T>& right_rows, T* sum) const {
     const int64_t matrix_size = MatrixSize(*left_rows.width, *right_rows.width), pd = left_rows.width->padded;
     std::fill_n(sum, matrix_size + pd, T{0});
@@ -264,13 +264,13 @@ template <typename T> class LinearOrder {
   }
 
   // Packed keys of a chunk, relative to its first key.
-  void PackChunkScores(const View<const T>& keys, int64_t D, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
+  void PackChunkScores(const View<const S>& keys, int64_t D, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
     for (int64_t j = 0; j < count; j += NR)
       PackScorePanel(row_of(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), keys.stride_l, std::min(NR, count - j), D, T{1},
                      packed + j * D);
   }
-  void PackChunkWidths(const View<const T>& keys, int64_t D, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
+  void PackChunkWidths(const View<const S>& keys, int64_t D, const LinearCut& cut, int64_t kv_head, int64_t c, T* packed) const {
     const int64_t begin = cut.chunk_begin(c), count = cut.chunk_end(c) - begin;
     for (int64_t j = 0; j < count; ++j)
       PackWidthRow(row_of(keys, cut.seq.b, kv_head, cut.seq.k_begin + begin + j), D, packed + j * NR, cut.chunk * NR);
@@ -320,14 +320,14 @@ template <typename T> struct LinearForwardScratch {
 };
 
 // One call of linear_forward.
-template <typename T> class LinearForward : LinearOrder<T> {
-  using Base = LinearOrder<T>;
+template <typename S, typename T> class LinearForward : LinearOrder<S, T> {
+  using Base = LinearOrder<S, T>;
   using Scratch = LinearForwardScratch<T>;
   using Base::key, Base::value, Base::NR, Base::plan_, Base::Cut;
   using typename Base::Task;
 
  public:
-  LinearForward(const Plan& plan, const AttentionForward<T>& io) : Base(plan), io_(io) {}
+  LinearForward(const Plan& plan, const AttentionForward<S, T>& io) : Base(plan), io_(io) {}
 
   void Run(Parallel& parallel) {
     if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
@@ -391,7 +391,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
     for (int64_t g = 0; g < plan_.group; ++g)
       for (int64_t i = 0; i < Cut(unit).first_seeing; ++i) {
         const int64_t head = plan_.unit_kv_head(unit) * plan_.group + g;
-        std::fill_n(row_of(io_.out, seq.b, head, seq.q_begin + i), value.depth, T{0});
+        std::fill_n(row_of(io_.out, seq.b, head, seq.q_begin + i), value.depth, S{});
         if (io_.weight_sum) io_.weight_sum[(seq.b * plan_.shape.Hq + head) * plan_.shape.Lq + seq.q_begin + i] = 0;
       }
   }
@@ -462,7 +462,7 @@ template <typename T> class LinearForward : LinearOrder<T> {
     }
   }
 
-  const AttentionForward<T>& io_;
+  const AttentionForward<S, T>& io_;
   const int64_t key_sum_size_ = Base::MatrixSize(key, value) + key.padded;
   std::vector<T*> unit_sums_;  // [unit]: M of each chunk, later of it and all chunks before; sum of k behind each
 };
@@ -478,14 +478,14 @@ template <typename T> struct LinearBackwardScratch {
 };
 
 // One call of linear_backward.
-template <typename T> class LinearBackward : LinearOrder<T> {
-  using Base = LinearOrder<T>;
+template <typename S, typename T> class LinearBackward : LinearOrder<S, T> {
+  using Base = LinearOrder<S, T>;
   using Scratch = LinearBackwardScratch<T>;
   using Base::key, Base::value, Base::NR, Base::plan_, Base::Cut;
   using typename Base::Task;
 
  public:
-  LinearBackward(const Plan& plan, const AttentionBackward<T>& io) : Base(plan), io_(io), row_sums_(io.dgain || io.dbias || io.dalpha) {}
+  LinearBackward(const Plan& plan, const AttentionBackward<S, T>& io) : Base(plan), io_(io), row_sums_(io.dgain || io.dbias || io.dalpha) {}
 
   void Run(Parallel& parallel) {
     if (io_.skipped) std::fill_n(io_.skipped, plan_.shape.B * plan_.shape.Hq, SkipCount{});
@@ -582,10 +582,10 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     const int64_t kv_head = plan_.unit_kv_head(unit);
     for (int64_t g = 0; g < plan_.group; ++g)
       for (int64_t i = 0; i < cut.first_seeing; ++i)
-        std::fill_n(row_of(io_.dq, cut.seq.b, kv_head * plan_.group + g, cut.seq.q_begin + i), key.depth, T{0});
+        std::fill_n(row_of(io_.dq, cut.seq.b, kv_head * plan_.group + g, cut.seq.q_begin + i), key.depth, S{});
     for (int64_t j = cut.keys; j < cut.seq.lk; ++j) {
-      std::fill_n(row_of(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j), key.depth, T{0});
-      std::fill_n(row_of(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j), value.depth, T{0});
+      std::fill_n(row_of(io_.dk, cut.seq.b, kv_head, cut.seq.k_begin + j), key.depth, S{});
+      std::fill_n(row_of(io_.dv, cut.seq.b, kv_head, cut.seq.k_begin + j), value.depth, S{});
     }
   }
 
@@ -652,7 +652,7 @@ template <typename T> class LinearBackward : LinearOrder<T> {
       Base::PackChunkWidths(io_.k, key.depth, cut, kv_head, c, s.k_panels);
       Span(unit, c, s);
     }
-    const auto write = [&](const T* panels, const LinearWidth& width, const View<T>& out) HWY_ATTR {
+    const auto write = [&](const T* panels, const LinearWidth& width, const View<S>& out) HWY_ATTR {
       for (int64_t j = begin; j < end; ++j)
         for (int64_t p = 0; p < width.panels; ++p)
           WriteRow<false>(panels + p * panel_size + (j - begin) * NR, std::min(NR, width.depth - p * NR), T{1},
@@ -731,9 +731,9 @@ template <typename T> class LinearBackward : LinearOrder<T> {
 
   void StoreRows(const Sequence& seq, int64_t head, int64_t first, const Tiles& tiles, const Scratch& s) const {
     for (int64_t i = 0; i < tiles.count; ++i) {
-      T* dq = row_of(io_.dq, seq.b, head, seq.q_begin + first + i);
+      S* dq = row_of(io_.dq, seq.b, head, seq.q_begin + first + i);
       if (plan_.gain(head) == 0)
-        std::fill_n(dq, key.depth, T{0});
+        std::fill_n(dq, key.depth, S{});
       else
         WriteRow<false>(s.dq + i * key.padded, key.depth, static_cast<T>(plan_.rule.scale * GainOf(head).late), dq);
     }
@@ -757,7 +757,7 @@ template <typename T> class LinearBackward : LinearOrder<T> {
     }
   }
 
-  const AttentionBackward<T>& io_;
+  const AttentionBackward<S, T>& io_;
   const bool row_sums_;                                                         // sums over keys are wanted for dgain, dbias, dalpha
   const int64_t value_sum_size_ = Base::MatrixSize(value, key) + value.padded;  // P, and a sum of v
   const int64_t rows_k_size_ = Base::MatrixSize(value, key), rows_v_size_ = Base::MatrixSize(key, value);
@@ -765,19 +765,19 @@ template <typename T> class LinearBackward : LinearOrder<T> {
   mutable std::vector<ParameterSums> parameter_sums_;  // [unit][span][head of the group], each written by one task
 };
 
-template <typename T>
-void RunLinearForward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
+template <typename S, typename T>
+void RunLinearForward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<S, T>& io, Parallel& parallel) {
   const Plan plan = Plan::make<T>(shape, rule);
-  LinearForward<T>(plan, io).Run(parallel);
+  LinearForward<S, T>(plan, io).Run(parallel);
 }
-template <typename T>
-void RunLinearBackward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
+template <typename S, typename T>
+void RunLinearBackward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<S, T>& io, Parallel& parallel) {
   const Plan plan = Plan::make<T>(shape, rule);
-  LinearBackward<T>(plan, io).Run(parallel);
+  LinearBackward<S, T>(plan, io).Run(parallel);
 }
 
-HINGE_FLOAT_AND_DOUBLE(RunLinearForward);
-HINGE_FLOAT_AND_DOUBLE(RunLinearBackward);
+HINGE_STORED_TYPES(RunLinearForward);
+HINGE_STORED_TYPES(RunLinearBackward);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hinge::kernels
@@ -786,20 +786,20 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hinge::kernels {
 
-HINGE_EXPORT(RunLinearForward);
-HINGE_EXPORT(RunLinearBackward);
+HINGE_EXPORT_STORED(RunLinearForward);
+HINGE_EXPORT_STORED(RunLinearBackward);
 
-template <typename T>
-void linear_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<T>& io, Parallel& parallel) {
-  HINGE_DISPATCH(RunLinearForward, T)(shape, rule, io, parallel);
+template <typename S, typename T>
+void linear_forward(const AttentionShape& shape, const AttentionRule& rule, const AttentionForward<S, T>& io, Parallel& parallel) {
+  HINGE_DISPATCH_STORED(RunLinearForward, S)(shape, rule, io, parallel);
 }
-template <typename T>
-void linear_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<T>& io, Parallel& parallel) {
-  HINGE_DISPATCH(RunLinearBackward, T)(shape, rule, io, parallel);
+template <typename S, typename T>
+void linear_backward(const AttentionShape& shape, const AttentionRule& rule, const AttentionBackward<S, T>& io, Parallel& parallel) {
+  HINGE_DISPATCH_STORED(RunLinearBackward, S)(shape, rule, io, parallel);
 }
 
-HINGE_INSTANTIATE(linear_forward);
-HINGE_INSTANTIATE(linear_backward);
+HINGE_INSTANTIATE_STORED(linear_forward);
+HINGE_INSTANTIATE_STORED(linear_backward);
 
 bool takes_linear_order(const AttentionShape& shape, const AttentionRule& rule, bool weight_log_or_zero_share) {
   if (rule.h != Activation::identity || rule.dropout != 0 || weight_log_or_zero_share) return false;

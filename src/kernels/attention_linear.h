@@ -6,7 +6,9 @@
 
 namespace hinge::kernels {
 
-template <typename T> void linear_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<T>&, Parallel&);
-template <typename T> void linear_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<T>&, Parallel&);
+template <typename S, typename T>
+void linear_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<S, T>&, Parallel&);
+template <typename S, typename T>
+void linear_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<S, T>&, Parallel&);
 
 }  // namespace hinge::kernels

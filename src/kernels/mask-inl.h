@@ -26,7 +26,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <typename T> inline constexpr T kHidden = -std::numeric_limits<T>::infinity();
 
 // Elements of a mask, `stride` apart, as what is added to scores.
-template <typename M, typename T> void LoadMaskElements(const M* HWY_RESTRICT from, int64_t stride, int64_t count, T* HWY_RESTRICT out) {
+template <typename M, typename T>
+void LoadMaskElements(const void* mask, int64_t first, int64_t stride, int64_t count, T* HWY_RESTRICT out) {
+  const M* HWY_RESTRICT from = static_cast<const M*>(mask) + first;
   const auto value = [](M element) {
     if constexpr (std::is_same_v<M, uint8_t>)
       return element ? T{0} : kHidden<T>;
@@ -48,6 +50,11 @@ template <typename M, typename T> void LoadMaskElements(const M* HWY_RESTRICT fr
   }
   if constexpr (std::is_same_v<M, T>)
     if (stride == 1) return (void)std::copy_n(from, count, out);
+  if constexpr (kIsOnlyStored<M> && std::is_same_v<T, float>) {
+    const hn::ScalableTag<T> d;
+    const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+    for (; stride == 1 && j + N <= count; j += N) hn::StoreU(LoadStored(d, from + j), d, out + j);
+  }
   for (; j < count; ++j) out[j] = value(from[j * stride]);
 }
 
@@ -56,9 +63,11 @@ template <typename T>
 void LoadMaskRun(const MaskView& mask, int64_t b, int64_t head, int64_t i, int64_t j, int64_t count, T* HWY_RESTRICT out) {
   const int64_t at = b * mask.stride_b + head * mask.stride_h + i * mask.stride_q + j * mask.stride_k;
   switch (mask.type) {
-    case MaskType::boolean: return LoadMaskElements(static_cast<const uint8_t*>(mask.data) + at, mask.stride_k, count, out);
-    case MaskType::float32: return LoadMaskElements(static_cast<const float*>(mask.data) + at, mask.stride_k, count, out);
-    case MaskType::float64: return LoadMaskElements(static_cast<const double*>(mask.data) + at, mask.stride_k, count, out);
+    case MaskType::boolean: return LoadMaskElements<uint8_t>(mask.data, at, mask.stride_k, count, out);
+    case MaskType::float32: return LoadMaskElements<float>(mask.data, at, mask.stride_k, count, out);
+    case MaskType::float64: return LoadMaskElements<double>(mask.data, at, mask.stride_k, count, out);
+    case MaskType::bfloat16: return LoadMaskElements<BFloat16>(mask.data, at, mask.stride_k, count, out);
+    case MaskType::float16: return LoadMaskElements<Float16>(mask.data, at, mask.stride_k, count, out);
   }
 }
 
@@ -218,16 +227,17 @@ template <typename T> void AddMaskGradient(const T* HWY_RESTRICT dx, int64_t cou
 }
 
 // True if all of `rows` rows of `depth` elements are finite.
-template <typename T> bool AllFinite(const T* first, int64_t row, int64_t rows, int64_t depth) {
+template <typename S> bool AllFinite(const S* first, int64_t row, int64_t rows, int64_t depth) {
+  using T = ComputeType<S>;
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   auto sum = hn::Zero(d);  // of x * 0: 0 or NaN
   T rest = 0;
   for (int64_t l = 0; l < rows; ++l) {
-    const T* x = first + l * row;
+    const S* x = first + l * row;
     int64_t k = 0;
-    for (; k + N <= depth; k += N) sum = hn::MulAdd(hn::LoadU(d, x + k), hn::Zero(d), sum);
-    for (; k < depth; ++k) rest += x[k] * T{0};
+    for (; k + N <= depth; k += N) sum = hn::MulAdd(LoadStored(d, x + k), hn::Zero(d), sum);
+    for (; k < depth; ++k) rest += static_cast<T>(x[k]) * T{0};
   }
   return hn::GetLane(hn::SumOfLanes(d, sum)) + rest == 0;
 }

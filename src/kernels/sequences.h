@@ -26,7 +26,8 @@ struct Sequence {
   int64_t seen = 0;                  // only the first `seen` of its keys are visible to any row
   int64_t left = -1, right = -1;     // window, below 0: no bound; causal: right is 0
   bool hstu = false;
-  int64_t context = 0, history_end = 0, past = 0;  // hstu: items of context; where targets begin; max_attn_len
+  // hstu: items of context; where targets begin; max_attn_len; the row from which on that is ignored
+  int64_t context = 0, history_end = 0, past = 0, full_begin = std::numeric_limits<int64_t>::max();
 
   // True if some rows see less at the end than others.
   bool causal() const { return right >= 0; }
@@ -44,7 +45,7 @@ struct Sequence {
     if (i < context) return {0, history_end, -1};
     // Item numbers: all of the context is number 0, or the first item is if there is none.
     const int64_t before = std::max<int64_t>(context - 1, 0), number = std::min(i, history_end) - before;
-    const int64_t begin = past > 0 && number > past ? number - past + before : 0;
+    const int64_t begin = past > 0 && number > past && i < full_begin ? number - past + before : 0;
     return i < history_end ? RowKeys{begin, i + 1, -1} : RowKeys{std::min(begin, history_end), history_end, i};
   }
 
@@ -72,6 +73,8 @@ inline double mask_value(const MaskView& mask, int64_t b, int64_t head, int64_t 
     case MaskType::boolean: return static_cast<const uint8_t*>(mask.data)[at] ? 0 : -std::numeric_limits<double>::infinity();
     case MaskType::float32: return static_cast<double>(static_cast<const float*>(mask.data)[at]);
     case MaskType::float64: return static_cast<const double*>(mask.data)[at];
+    case MaskType::bfloat16: return static_cast<double>(static_cast<const BFloat16*>(mask.data)[at]);
+    case MaskType::float16: return static_cast<double>(static_cast<const Float16*>(mask.data)[at]);
   }
   return 0;
 }
@@ -91,6 +94,7 @@ inline Sequence sequence(const AttentionShape& shape, int64_t s) {
     seq.context = std::min(shape.hstu.contextual_seq_len, seq.lk);
     seq.history_end = seq.lk - (shape.hstu.num_targets ? shape.hstu.num_targets[s] : 0);
     seq.past = shape.hstu.max_attn_len;
+    if (shape.hstu.min_full_attn_seq_len > 0) seq.full_begin = seq.history_end - shape.hstu.min_full_attn_seq_len;
   }
   return seq;
 }

@@ -5,7 +5,9 @@
 //   width panel   [rows][NR]   NR neighbouring elements of D of many keys                     for p v, ds k, and the sums dk, dv
 //   weight tile   [kTileRows][kKeys]   the weights of one row tile and one block of at most kKeys keys
 // A few rows alone, as in a step of decoding, read keys and values where they are: packing would cost more than their products.
-// Tiles of 6 rows x 2 vectors keep 12 sums in registers: with 2 vectors of the panel and 1 broadcast that is 15 of AVX2's 16.
+// All of it is of T, in which is computed; what is stored as another type S is converted by those that pack, copy and write rows, and by
+// the two that read keys and values in place. Tiles of 6 rows x 2 vectors keep 12 sums in registers: with 2 vectors of the panel and 1
+// broadcast that is 15 of AVX2's 16.
 #if defined(HINGE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HINGE_TILE_INL_H_
 #undef HINGE_TILE_INL_H_
@@ -16,9 +18,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/activations-inl.h"
+#include "kernels/half-inl.h"
 #include "kernels/set_bits.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -376,9 +380,9 @@ static HWY_NOINLINE void SpreadKeys(const T* HWY_RESTRICT weights, int64_t rows,
 }
 
 // WeightedRows for one row and P panels at a time, whose values lie side by side: enough sums at once to hide the latency of one.
-template <int P, bool kListed, typename T>
+template <int P, bool kListed, typename S, typename T>
 HWY_NOINLINE void WeightedPanels(const T* HWY_RESTRICT weights, const uint32_t* HWY_RESTRICT list, int64_t count,
-                                 const T* HWY_RESTRICT rows, int64_t row, T* HWY_RESTRICT sums, bool add, const T* HWY_RESTRICT factor) {
+                                 const S* HWY_RESTRICT rows, int64_t row, T* HWY_RESTRICT sums, bool add, const T* HWY_RESTRICT factor) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
@@ -387,11 +391,11 @@ HWY_NOINLINE void WeightedPanels(const T* HWY_RESTRICT weights, const uint32_t* 
   for (int64_t k = 0; k < count; ++k) {
     const int64_t key = kListed ? static_cast<int64_t>(list[k]) : k;
     const V w = hn::Set(d, weights[key]);
-    const T* HWY_RESTRICT value = rows + key * row;
-#define HINGE_ADD(p)                                                 \
-  if constexpr (P > p) {                                             \
-    a##p = hn::MulAdd(w, hn::LoadU(d, value + 2 * p * N), a##p);     \
-    b##p = hn::MulAdd(w, hn::LoadU(d, value + 2 * p * N + N), b##p); \
+    const S* HWY_RESTRICT value = rows + key * row;
+#define HINGE_ADD(p)                                                  \
+  if constexpr (P > p) {                                              \
+    a##p = hn::MulAdd(w, LoadStored(d, value + 2 * p * N), a##p);     \
+    b##p = hn::MulAdd(w, LoadStored(d, value + 2 * p * N + N), b##p); \
   }
     HINGE_ROWS(HINGE_ADD)
 #undef HINGE_ADD
@@ -447,13 +451,12 @@ template <class D, typename T = hn::TFromD<D>, class V = hn::Vec<D>> HWY_INLINE 
   out[3] = hn::GetLane(hn::SumOfLanes(d, x3));
 }
 
-// ScoreTile without a panel, for a tile of a few rows and the first `count` of the keys, which are `key_row` apart; depth is a multiple of
-// NR. The rows are multiplied by scale, which a panel would have in its keys. Weights up to a panel's end are set, and masks are those of
-// all panels.
-template <class H, int64_t kKeys, typename T>
-HWY_NOINLINE void ScoreRows(const T* HWY_RESTRICT left, int64_t left_row, int64_t rows, const T* HWY_RESTRICT keys, int64_t key_row,
-                            int64_t count, int64_t depth, T scale, const T* HWY_RESTRICT shift, T* HWY_RESTRICT weights,
-                            uint32_t* HWY_RESTRICT masks) {
+// The products of ScoreTile without a panel, for a tile of a few rows and the first `count` of the keys, which are `key_row` apart; depth
+// is a multiple of NR. The rows are multiplied by scale, which a panel would have in its keys. Behind the last key, zeros up to a panel's
+// end.
+template <int64_t kKeys, typename S, typename T>
+HWY_NOINLINE void DotRows(const T* HWY_RESTRICT left, int64_t left_row, int64_t rows, const S* HWY_RESTRICT keys, int64_t key_row,
+                          int64_t count, int64_t depth, T scale, T* HWY_RESTRICT weights) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d)), NR = kPanelVectors * N;
@@ -461,28 +464,37 @@ HWY_NOINLINE void ScoreRows(const T* HWY_RESTRICT left, int64_t left_row, int64_
   int64_t j = 0;
   for (; j < count; j += 4) {
     const int64_t last = count - 1;  // stands in for the keys behind it
-    const T *k0 = keys + j * key_row, *k1 = keys + std::min(j + 1, last) * key_row, *k2 = keys + std::min(j + 2, last) * key_row,
+    const S *k0 = keys + j * key_row, *k1 = keys + std::min(j + 1, last) * key_row, *k2 = keys + std::min(j + 2, last) * key_row,
             *k3 = keys + std::min(j + 3, last) * key_row;
     for (int64_t r = 0; r < rows; ++r) {
       const T* HWY_RESTRICT q = left + r * left_row;
       V a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
       for (int64_t k = 0; k < depth; k += NR) {
         const V qa = hn::Mul(by, hn::LoadU(d, q + k)), qb = hn::Mul(by, hn::LoadU(d, q + k + N));
-        a0 = hn::MulAdd(qa, hn::LoadU(d, k0 + k), a0);
-        a1 = hn::MulAdd(qa, hn::LoadU(d, k1 + k), a1);
-        a2 = hn::MulAdd(qa, hn::LoadU(d, k2 + k), a2);
-        a3 = hn::MulAdd(qa, hn::LoadU(d, k3 + k), a3);
-        b0 = hn::MulAdd(qb, hn::LoadU(d, k0 + k + N), b0);
-        b1 = hn::MulAdd(qb, hn::LoadU(d, k1 + k + N), b1);
-        b2 = hn::MulAdd(qb, hn::LoadU(d, k2 + k + N), b2);
-        b3 = hn::MulAdd(qb, hn::LoadU(d, k3 + k + N), b3);
+        a0 = hn::MulAdd(qa, LoadStored(d, k0 + k), a0);
+        a1 = hn::MulAdd(qa, LoadStored(d, k1 + k), a1);
+        a2 = hn::MulAdd(qa, LoadStored(d, k2 + k), a2);
+        a3 = hn::MulAdd(qa, LoadStored(d, k3 + k), a3);
+        b0 = hn::MulAdd(qb, LoadStored(d, k0 + k + N), b0);
+        b1 = hn::MulAdd(qb, LoadStored(d, k1 + k + N), b1);
+        b2 = hn::MulAdd(qb, LoadStored(d, k2 + k + N), b2);
+        b3 = hn::MulAdd(qb, LoadStored(d, k3 + k + N), b3);
       }
       SumsOfFour(d, hn::Add(a0, b0), hn::Add(a1, b1), hn::Add(a2, b2), hn::Add(a3, b3), weights + r * kKeys + j);
     }
   }
   const int64_t end = (count + NR - 1) / NR * NR;
   for (int64_t r = 0; r < rows && j < end; ++r) std::fill_n(weights + r * kKeys + j, end - j, T{0});
-  for (j = 0; j < end; j += NR) {
+}
+
+// The rest of ScoreTile for the products of DotRows: h(x + shift) up to a panel's end. masks are those of all panels.
+template <class H, int64_t kKeys, typename T>
+HWY_NOINLINE void ActivateRows(const T* HWY_RESTRICT shift, int64_t rows, int64_t count, T* HWY_RESTRICT weights,
+                               uint32_t* HWY_RESTRICT masks) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d)), NR = kPanelVectors * N;
+  for (int64_t j = 0; j < count; j += NR) {
     V any_a = hn::Zero(d), any_b = any_a;
     for (int64_t r = 0; r < rows; ++r) {
       T* HWY_RESTRICT w = weights + r * kKeys + j;
@@ -509,6 +521,18 @@ template <class D, typename T = hn::TFromD<D>> HWY_INLINE hn::Vec<D> LoadBlocks(
   }
 }
 #endif  // HWY_TARGET != HWY_SCALAR
+
+// One row of D elements times `factor` into an aligned buffer of `padded` elements (a multiple of NR), zeros behind.
+template <typename S, typename T>
+HWY_INLINE void CopyRow(const S* HWY_RESTRICT in, int64_t depth, T factor, T* HWY_RESTRICT out, int64_t padded) {
+  const hn::ScalableTag<T> d;
+  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
+  const auto f = hn::Set(d, factor);
+  int64_t k = 0;
+  for (; k + N <= depth; k += N) hn::Store(hn::Mul(f, LoadStored(d, in + k)), d, out + k);
+  for (; k < depth; ++k) out[k] = static_cast<T>(in[k]) * factor;
+  for (; k < padded; ++k) out[k] = 0;
+}
 
 // Score panel: out[d][j] = factor * in[j * row + d] for j < keys. The columns behind repeat the last key; nobody uses their scores.
 template <typename T>
@@ -541,25 +565,29 @@ HWY_NOINLINE void PackScorePanel(const T* HWY_RESTRICT in, int64_t row, int64_t 
     for (int64_t j = 0; j < NR; ++j) out[k * NR + j] = rows[j][k] * factor;
 }
 
-// One row of D elements times `factor` into an aligned buffer of `padded` elements (a multiple of NR), zeros behind.
-template <typename T> HWY_INLINE void CopyRow(const T* HWY_RESTRICT in, int64_t depth, T factor, T* HWY_RESTRICT out, int64_t padded) {
-  const hn::ScalableTag<T> d;
-  const int64_t N = static_cast<int64_t>(hn::Lanes(d));
-  const auto f = hn::Set(d, factor);
-  int64_t k = 0;
-  for (; k + N <= depth; k += N) hn::Store(hn::Mul(f, hn::LoadU(d, in + k)), d, out + k);
-  for (; k < depth; ++k) out[k] = in[k] * factor;
-  for (; k < padded; ++k) out[k] = 0;
+// The same of keys that are only stored, some elements of all keys of the panel at a time.
+template <typename S, typename T>
+requires(!std::is_same_v<S, T>) HWY_NOINLINE
+    void PackScorePanel(const S* HWY_RESTRICT in, int64_t row, int64_t keys, int64_t depth, T factor, T* HWY_RESTRICT out) {
+  constexpr int64_t kElements = 64;
+  HWY_ALIGN T rows[kPanelVectors * HWY_MAX_BYTES / sizeof(T) * kElements];
+  for (int64_t k = 0; k < depth; k += kElements) {
+    const int64_t count = std::min(kElements, depth - k);
+    for (int64_t j = 0; j < keys; ++j) CopyRow(in + j * row + k, count, T{1}, rows + j * kElements, count);
+    PackScorePanel(rows, kElements, keys, count, factor, out + k * PanelWidth<T>());
+  }
 }
 
 // Width panels: row j of D elements goes to out[panel][j][NR]; panels are panel_stride apart. Zeros pad the last panel.
-template <typename T> HWY_INLINE void PackWidthRow(const T* HWY_RESTRICT in, int64_t depth, T* HWY_RESTRICT out, int64_t panel_stride) {
+template <typename S, typename T>
+HWY_INLINE void PackWidthRow(const S* HWY_RESTRICT in, int64_t depth, T* HWY_RESTRICT out, int64_t panel_stride) {
   const int64_t NR = PanelWidth<T>();
   for (int64_t k = 0; k < depth; k += NR, out += panel_stride) CopyRow(in + k, std::min(NR, depth - k), T{1}, out, NR);
 }
 
 // out[0..depth) = factor * in, or += when kAdd; `in` may be `out`.
-template <bool kAdd, typename T> HWY_INLINE void WriteRow(const T* in, int64_t depth, T factor, T* out) {
+template <bool kAdd, typename T, typename S> HWY_INLINE void WriteRow(const T* in, int64_t depth, T factor, S* out) {
+  static_assert(!kAdd || std::is_same_v<S, T>, "sums are rounded once");
   const hn::ScalableTag<T> d;
   const int64_t N = static_cast<int64_t>(hn::Lanes(d));
   const auto f = hn::Set(d, factor);
@@ -567,9 +595,13 @@ template <bool kAdd, typename T> HWY_INLINE void WriteRow(const T* in, int64_t d
   for (; k + N <= depth; k += N) {
     auto x = hn::Mul(f, hn::LoadU(d, in + k));
     if constexpr (kAdd) x = hn::Add(x, hn::LoadU(d, out + k));
-    hn::StoreU(x, d, out + k);
+    StoreStored(x, d, out + k);
   }
-  for (; k < depth; ++k) out[k] = in[k] * factor + (kAdd ? out[k] : T{0});
+  for (; k < depth; ++k) {
+    T x = in[k] * factor;
+    if constexpr (kAdd) x += out[k];
+    out[k] = static_cast<S>(x);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

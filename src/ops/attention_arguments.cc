@@ -65,8 +65,13 @@ void check_offsets(const char* name, const at::Tensor& offsets, const char* what
 }
 
 kernels::MaskType mask_type(const at::Tensor& mask) {
-  if (mask.scalar_type() == at::kBool) return kernels::MaskType::boolean;
-  return mask.scalar_type() == at::kFloat ? kernels::MaskType::float32 : kernels::MaskType::float64;
+  switch (mask.scalar_type()) {
+    case at::kBool: return kernels::MaskType::boolean;
+    case at::kBFloat16: return kernels::MaskType::bfloat16;
+    case at::kHalf: return kernels::MaskType::float16;
+    case at::kFloat: return kernels::MaskType::float32;
+    default: return kernels::MaskType::float64;
+  }
 }
 
 at::Tensor expanded_mask(const at::Tensor& mask, const kernels::AttentionShape& shape, const at::Tensor& q) {
@@ -80,7 +85,7 @@ at::Tensor expanded_mask(const at::Tensor& mask, const kernels::AttentionShape& 
   for (int64_t d = 0; fits && d < mask.dim(); ++d) fits = mask.size(-1 - d) == 1 || mask.size(-1 - d) == sizes[static_cast<size_t>(3 - d)];
   HINGE_CHECK(fits, "attn_mask must broadcast to [batch, query heads, query length, key length], ", at::IntArrayRef(sizes),
               ", got the shape ", mask.sizes());
-  return (is_only_stored(mask.scalar_type()) ? mask.detach().to(at::kFloat) : mask.detach()).expand(sizes);
+  return mask.detach().expand(sizes);
 }
 
 void check_window(const std::optional<Window>& window, bool hstu) {
@@ -94,9 +99,15 @@ void check_window(const std::optional<Window>& window, bool hstu) {
 void check_hstu(const AttentionProblem& problem, const AttentionOptions& options) {
   const kernels::AttentionShape& shape = problem.shape;
   if (!shape.hstu.used) return;
-  const char* given = problem.num_targets.defined() ? "num_targets" : options.max_attn_len != 0 ? "max_attn_len" : "contextual_seq_len";
-  HINGE_CHECK(options.max_attn_len >= 0 && options.contextual_seq_len >= 0,
-              "max_attn_len and contextual_seq_len must not be negative, got ", options.max_attn_len, " and ", options.contextual_seq_len);
+  const char* given = problem.num_targets.defined() ? "num_targets"
+                      : options.max_attn_len != 0   ? "max_attn_len"
+                      : options.contextual_seq_len  ? "contextual_seq_len"
+                                                    : "min_full_attn_seq_len";
+  HINGE_CHECK(options.max_attn_len >= 0 && options.contextual_seq_len >= 0 && options.min_full_attn_seq_len >= 0,
+              "max_attn_len, contextual_seq_len and min_full_attn_seq_len must not be negative, got ", options.max_attn_len, ", ",
+              options.contextual_seq_len, " and ", options.min_full_attn_seq_len);
+  HINGE_CHECK(options.min_full_attn_seq_len == 0 || options.max_attn_len > 0,
+              "min_full_attn_seq_len says which rows ignore max_attn_len; give that, too, or leave both out");
   HINGE_CHECK(shape.causal, given, " belongs to the mask of HSTU, which is causal; give causal = true with it");
   HINGE_CHECK(!shape.key_lengths, given, " and key_lengths exclude each other; use offsets for sequences of different lengths");
   const int64_t sequences = shape.q_offsets ? shape.sequences : shape.B;
@@ -183,8 +194,9 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
   if (const at::Tensor& mask = problem.attn_mask; mask.defined())
     shape.mask = {mask.data_ptr(), mask_type(mask), mask.stride(0), mask.stride(1), mask.stride(2), mask.stride(3)};
   problem.num_targets = integers(HINGE_NAMED(num_targets));
-  shape.hstu = {problem.num_targets.defined() || options.max_attn_len != 0 || options.contextual_seq_len != 0,
-                data_or_null<int64_t>(problem.num_targets), options.max_attn_len, options.contextual_seq_len};
+  shape.hstu = {
+      problem.num_targets.defined() || options.max_attn_len != 0 || options.contextual_seq_len != 0 || options.min_full_attn_seq_len != 0,
+      data_or_null<int64_t>(problem.num_targets), options.max_attn_len, options.contextual_seq_len, options.min_full_attn_seq_len};
   problem.key_lengths = integers(HINGE_NAMED(key_lengths));
   problem.q_offsets = integers(HINGE_NAMED(q_offsets));
   problem.k_offsets = integers(HINGE_NAMED(k_offsets));
@@ -228,33 +240,14 @@ AttentionProblem check_attention(const at::Tensor& q, const at::Tensor& k, const
   return problem;
 }
 
-at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::Tensor& q) {
-  if (!per_head.defined()) return at::empty({0}, q.options());
+at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::TensorOptions& of_none) {
+  if (!per_head.defined()) return at::empty({0}, of_none);
   return (option.numel() == 1 ? per_head.sum() : per_head).to(option.options()).reshape(option.sizes());
 }
 
 bool is_only_stored(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
 at::ScalarType computed_type(at::ScalarType stored) { return is_only_stored(stored) ? at::kFloat : stored; }
-
-AttentionOutputs computed_in_float32(ForwardImplementation* forward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                     const AttentionOptions& options, bool statistics) {
-  check_attention(q, k, v, options);
-  AttentionOutputs results = forward(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options, statistics);
-  std::get<0>(results) = std::get<0>(results).to(q.scalar_type());
-  return results;
-}
-
-AttentionGradients computed_in_float32(BackwardImplementation* backward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                       const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
-  check_attention(q, k, v, options);
-  AttentionBackwardInputs wide = inputs;
-  for (at::Tensor* tensor : {&wide.grad_out, &wide.out})
-    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
-  AttentionGradients results = backward(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), wide, options);
-  for (at::Tensor* tensor : {&std::get<0>(results), &std::get<1>(results), &std::get<2>(results)}) *tensor = tensor->to(q.scalar_type());
-  return results;
-}
 
 bool wants_mask_gradient(const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
   return inputs.wanted[3] && options.attn_mask.defined() && options.attn_mask.is_floating_point();

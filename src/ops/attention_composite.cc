@@ -128,7 +128,9 @@ Visibility visibility(const AttentionProblem& problem, const Tensor& q) {
     const auto number = [&](const Tensor& own) { return at::minimum(own, history_end).sub(before).clamp_min(0); };
     const Tensor distance = number(own_row) - number(result.own_key);
     Tensor seen = distance > 0;
-    if (shape.hstu.max_attn_len > 0) seen = at::logical_and(seen, distance <= shape.hstu.max_attn_len);
+    Tensor near = shape.hstu.max_attn_len > 0 ? distance <= shape.hstu.max_attn_len : Tensor();
+    if (const int64_t full = shape.hstu.min_full_attn_seq_len; full > 0) near = at::logical_or(near, own_row >= history_end - full);
+    if (near.defined()) seen = at::logical_and(seen, near);
     seen = at::logical_or(seen, own_row == result.own_key);
     hide_unless(at::logical_or(seen, at::logical_and(own_row < context, result.own_key < history_end)));
   } else {
@@ -261,6 +263,26 @@ Tensor sum_over_groups(const Tensor& tensor, const Tensor& model) {
   return empty_in_order_of(model).copy_(sum);
 }
 
+// What is only stored, as tensors of float32 and back.
+AttentionOutputs computed_in_float32(decltype(attention_forward_composite)* forward, const at::Tensor& q, const at::Tensor& k,
+                                     const at::Tensor& v, const AttentionOptions& options, bool statistics) {
+  check_attention(q, k, v, options);
+  AttentionOutputs results = forward(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), options, statistics);
+  std::get<0>(results) = std::get<0>(results).to(q.scalar_type());
+  return results;
+}
+
+AttentionGradients computed_in_float32(decltype(attention_backward_composite)* backward, const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
+  check_attention(q, k, v, options);
+  AttentionBackwardInputs wide = inputs;
+  for (at::Tensor* tensor : {&wide.grad_out, &wide.out})
+    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
+  AttentionGradients results = backward(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), wide, options);
+  for (at::Tensor* tensor : {&std::get<0>(results), &std::get<1>(results), &std::get<2>(results)}) *tensor = tensor->to(q.scalar_type());
+  return results;
+}
+
 }  // namespace
 
 AttentionOutputs attention_forward_composite(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
@@ -316,9 +338,11 @@ AttentionGradients attention_backward_composite(const Tensor& q, const Tensor& k
   return {empty_in_order_of(q).copy_(dq),
           sum_over_groups(dk, k),
           sum_over_groups(dv, v),
-          per_head_gradient(per_head(problem.gain, inputs.wanted[0], [&] { return r.length_power * r.h * G; }), options.gain.values, q),
-          per_head_gradient(per_head(problem.bias, inputs.wanted[1], [&] { return dx; }), options.bias.values, q),
-          per_head_gradient(per_head(problem.alpha, inputs.wanted[2], [&] { return -at::log(r.n) * r.w * G; }), options.alpha.values, q),
+          per_head_gradient(per_head(problem.gain, inputs.wanted[0], [&] { return r.length_power * r.h * G; }), options.gain.values,
+                            q.options()),
+          per_head_gradient(per_head(problem.bias, inputs.wanted[1], [&] { return dx; }), options.bias.values, q.options()),
+          per_head_gradient(per_head(problem.alpha, inputs.wanted[2], [&] { return -at::log(r.n) * r.w * G; }), options.alpha.values,
+                            q.options()),
           wants_mask_gradient(inputs, options) ? at::sum_to(dx, options.attn_mask.sizes()).to(options.attn_mask.scalar_type())
                                                : at::empty({0}, q.options())};
 }

@@ -15,23 +15,23 @@ namespace {
 static_assert(sizeof(kernels::SkipCount) == 2 * sizeof(int64_t) && std::is_standard_layout_v<kernels::SkipCount>,
               "an int64 tensor [..., 2] holds SkipCounts");
 
-template <typename T>
+// Memory for the results of a problem that is stored as S and computed in T.
+template <typename S, typename T>
 AttentionOutputs forward(const AttentionProblem& problem, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          bool statistics) {
   const kernels::AttentionShape& shape = problem.shape;
   const at::Tensor q = with_adjacent_width(query), k = with_adjacent_width(key), v = with_adjacent_width(value);
-  const auto per_row = [&](bool asked) {
-    return asked ? at::empty({shape.B, shape.Hq, shape.Lq}, q.options()) : at::empty({0}, q.options());
-  };
+  const at::TensorOptions computed = q.options().dtype(computed_type(q.scalar_type()));
+  const auto per_row = [&](bool asked) { return asked ? at::empty({shape.B, shape.Hq, shape.Lq}, computed) : at::empty({0}, computed); };
   const at::Tensor out = empty_in_order_of(query, shape.value_width()), weight_sum = per_row(statistics), weight_log = per_row(statistics),
                    zero_share = per_row(statistics), lse = per_row(problem.rule.h == kernels::Activation::softmax);
   const at::Tensor skipped = statistics ? at::zeros({shape.B, shape.Hq, 2}, at::kLong) : at::Tensor();
 
-  kernels::AttentionForward<T> io;
-  io.q = view<const T>(q);
-  io.k = view<const T>(k);
-  io.v = view<const T>(v);
-  io.out = view<T>(out);
+  kernels::AttentionForward<S, T> io;
+  io.q = view<const S>(q);
+  io.k = view<const S>(k);
+  io.v = view<const S>(v);
+  io.out = view<S>(out);
   io.weight_sum = data_or_null<T>(weight_sum);
   io.weight_log = data_or_null<T>(weight_log);
   io.zero_share = data_or_null<T>(zero_share);
@@ -40,9 +40,8 @@ AttentionOutputs forward(const AttentionProblem& problem, const at::Tensor& quer
   AtenParallel parallel;
   kernels::attention_forward(shape, problem.rule, io, parallel);
 
-  const at::Tensor skipped_share = statistics
-                                       ? (skipped.select(2, 1).to(at::kDouble) / skipped.select(2, 0).clamp_min(1)).to(q.scalar_type())
-                                       : at::empty({0}, q.options());
+  const at::Tensor skipped_share =
+      statistics ? (skipped.select(2, 1).to(at::kDouble) / skipped.select(2, 0).clamp_min(1)).to(computed) : at::empty({0}, computed);
   return {out, weight_sum, weight_log, zero_share, skipped_share, lse};
 }
 
@@ -54,11 +53,12 @@ std::array<int64_t, 4> mask_gradient_sizes(const at::Tensor& mask, const kernels
   return sizes;
 }
 
-template <typename T>
+template <typename S, typename T>
 AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const AttentionBackwardInputs& inputs, const AttentionOptions& options) {
   const kernels::AttentionShape& shape = problem.shape;
   const at::Tensor q = with_adjacent_width(query), k = with_adjacent_width(key), v = with_adjacent_width(value);
+  const at::TensorOptions computed = q.options().dtype(computed_type(q.scalar_type()));
   const auto memory_for = [&](size_t which, const at::Tensor& input) {
     return inputs.into[which].defined() ? inputs.into[which] : empty_in_order_of(input);
   };
@@ -75,11 +75,11 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
   const auto per_row = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : at::Tensor(); };
   const at::Tensor grad_weight_sum = per_row(inputs.grad_weight_sum), grad_weight_log = per_row(inputs.grad_weight_log);
 
-  kernels::AttentionBackward<T> io;
-  io.q = view<const T>(q);
-  io.k = view<const T>(k);
-  io.v = view<const T>(v);
-  io.grad_out = view<const T>(grad_out);
+  kernels::AttentionBackward<S, T> io;
+  io.q = view<const S>(q);
+  io.k = view<const S>(k);
+  io.v = view<const S>(v);
+  io.grad_out = view<const S>(grad_out);
   io.grad_weight_sum = data_or_null<T>(grad_weight_sum);
   io.grad_weight_log = data_or_null<T>(grad_weight_log);
   at::Tensor out, out_products, lse, weight_log;
@@ -94,20 +94,20 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
       io.out_products = data_or_null<T>(out_products);
     } else {
       out = with_adjacent_width(inputs.out);
-      io.out = view<const T>(out);
+      io.out = view<const S>(out);
     }
     io.lse = data_or_null<T>(lse);
     io.weight_log = data_or_null<T>(weight_log);
   }
-  io.dq = view<T>(dq);
-  io.dk = view<T>(dk);
-  io.dv = view<T>(dv);
+  io.dq = view<S>(dq);
+  io.dk = view<S>(dk);
+  io.dv = view<S>(dv);
   io.dgain = data_or_null<double>(dgain);
   io.dbias = data_or_null<double>(dbias);
   io.dalpha = data_or_null<double>(dalpha);
   at::Tensor dmask;
   if (wants_mask_gradient(inputs, options)) {
-    dmask = at::zeros(mask_gradient_sizes(options.attn_mask, shape), q.options());
+    dmask = at::zeros(mask_gradient_sizes(options.attn_mask, shape), computed);
     const at::Tensor expanded = dmask.expand({shape.B, shape.Hq, shape.Lq, shape.Lk});
     io.dmask = {data_or_null<T>(dmask), expanded.stride(0), expanded.stride(1), expanded.stride(2), expanded.stride(3)};
   }
@@ -117,10 +117,20 @@ AttentionGradients backward(const AttentionProblem& problem, const at::Tensor& q
   return {dq,
           dk,
           dv,
-          per_head_gradient(dgain, options.gain.values, q),
-          per_head_gradient(dbias, options.bias.values, q),
-          per_head_gradient(dalpha, options.alpha.values, q),
-          dmask.defined() ? at::sum_to(dmask, options.attn_mask.sizes()).to(options.attn_mask.scalar_type()) : at::empty({0}, q.options())};
+          per_head_gradient(dgain, options.gain.values, computed),
+          per_head_gradient(dbias, options.bias.values, computed),
+          per_head_gradient(dalpha, options.alpha.values, computed),
+          dmask.defined() ? at::sum_to(dmask, options.attn_mask.sizes()).to(options.attn_mask.scalar_type()) : at::empty({0}, computed)};
+}
+
+// Calls f with values of the type that is stored and of the type that is computed with.
+template <class F> auto with_types(at::ScalarType stored, const F& f) {
+  switch (stored) {
+    case at::kBFloat16: return f(kernels::BFloat16(), float());
+    case at::kHalf: return f(kernels::Float16(), float());
+    case at::kFloat: return f(float(), float());
+    default: return f(double(), double());
+  }
 }
 
 void check_backward_input(const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, at::ScalarType type) {
@@ -133,10 +143,8 @@ void check_backward_input(const char* name, const at::Tensor& tensor, at::IntArr
 
 AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
                                        bool statistics) {
-  if (is_only_stored(q.scalar_type())) return computed_in_float32(attention_forward_cpu, q, k, v, options, statistics);
   const AttentionProblem problem = check_attention(q, k, v, options);
-  const auto run = q.scalar_type() == at::kFloat ? forward<float> : forward<double>;
-  return run(problem, q, k, v, statistics);
+  return with_types(q.scalar_type(), [&]<typename S, typename T>(S, T) { return forward<S, T>(problem, q, k, v, statistics); });
 }
 
 AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -152,9 +160,7 @@ AttentionGradients attention_backward_cpu(const at::Tensor& q, const at::Tensor&
   check_backward_input("out_products", inputs.out_products, per_row, computed);
   check_backward_input("lse", inputs.lse, per_row, computed);
   check_backward_input("weight_log", inputs.weight_log, per_row, computed);
-  if (stored != computed) return computed_in_float32(attention_backward_cpu, q, k, v, inputs, options);
-  const auto run = q.scalar_type() == at::kFloat ? backward<float> : backward<double>;
-  return run(problem, q, k, v, inputs, options);
+  return with_types(stored, [&]<typename S, typename T>(S, T) { return backward<S, T>(problem, q, k, v, inputs, options); });
 }
 
 }  // namespace hinge

@@ -13,9 +13,16 @@
 
 namespace hinge {
 
+// What torch calls a type of the kernels.
+template <typename S> struct TorchType { using Type = S; };
+template <> struct TorchType<kernels::BFloat16> { using Type = at::BFloat16; };
+template <> struct TorchType<kernels::Float16> { using Type = at::Half; };
+
 // A tensor [B, H, L, D] as the kernels see it.
-template <typename T> kernels::View<T> view(const at::Tensor& tensor) {
-  return {tensor.data_ptr<std::remove_const_t<T>>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+template <typename S> kernels::View<S> view(const at::Tensor& tensor) {
+  using Type = typename TorchType<std::remove_const_t<S>>::Type;
+  static_assert(sizeof(Type) == sizeof(S));
+  return {reinterpret_cast<S*>(tensor.data_ptr<Type>()), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
 // The arguments in the kernels' terms, checked.
@@ -53,19 +60,10 @@ struct AttentionBackwardInputs {
   at::Tensor out_products = {};
 };
 
-using ForwardImplementation = AttentionOutputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                               const AttentionOptions& options, bool statistics);
-using BackwardImplementation = AttentionGradients(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                  const AttentionBackwardInputs& inputs, const AttentionOptions& options);
-
 // bfloat16 and float16 are stored, not computed with: float32 is inside. Then q, k, v, out and their gradients have the stored type,
-// statistics and lse have float32.
+// statistics and lse have float32. The kernels convert what they read and write; ATen calls work on tensors of float32.
 bool is_only_stored(at::ScalarType type);
 at::ScalarType computed_type(at::ScalarType stored);
-AttentionOutputs computed_in_float32(ForwardImplementation* forward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                     const AttentionOptions& options, bool statistics);
-AttentionGradients computed_in_float32(BackwardImplementation* backward, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                       const AttentionBackwardInputs& inputs, const AttentionOptions& options);
 
 AttentionOutputs attention_forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options,
                                        bool statistics);
@@ -78,8 +76,8 @@ AttentionGradients attention_backward_composite(const at::Tensor& q, const at::T
                                                 const AttentionBackwardInputs& inputs, const AttentionOptions& options);
 
 // The gradient of a per-head option from one value per head: its sum if the option has one element, in the option's shape, dtype and
-// device. Empty if `per_head` is undefined.
-at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::Tensor& q);
+// device. Empty, with the options `of_none`, if `per_head` is undefined.
+at::Tensor per_head_gradient(const at::Tensor& per_head, const at::Tensor& option, const at::TensorOptions& of_none);
 
 // True if the gradient of the mask is asked for and there is one.
 bool wants_mask_gradient(const AttentionBackwardInputs& inputs, const AttentionOptions& options);

@@ -222,7 +222,7 @@ void check_norm(const char* op, const QkNorm& norm, int64_t D, const Tensor& x) 
 void check_sparse(const char* op, const PackedAttentionOptions& options) {
   const AttentionOptions& attention = options.attention;
   TORCH_CHECK(!options.sparse || (!attention.attn_mask.defined() && !attention.window && !attention.num_targets.defined() &&
-                                  attention.max_attn_len == 0 && attention.contextual_seq_len == 0),
+                                  attention.max_attn_len == 0 && attention.contextual_seq_len == 0 && attention.min_full_attn_seq_len == 0),
               op, ": sparsemax and entmax15 take no attn_mask, no window and no mask of HSTU");
 }
 

@@ -218,6 +218,7 @@ std::vector<Case> hstu_cases() {
             c.h = (L + targets + context) % 3 == 0 ? Activation::relu : (past + context) % 4 == 0 ? Activation::softmax : Activation::silu;
             c.visibility = visibility, c.Lq = c.Lk = L, c.D = 32, c.length_rule = LengthRule::visible, c.workers = 2;
             c.hstu = true, c.targets = targets, c.past = past, c.context = std::min(context, L);
+            c.full = past > 0 ? std::array{0, 1, 25}[static_cast<size_t>(cases.size() % 3)] : 0;
             c.statistics = c.parameter_gradients = (targets + past) % 2 == 0;
             c.seed = cases.size() + 1;
             if (!quick() || cases.size() % 2 == 0 || L < 100) cases.push_back(c);

@@ -56,8 +56,8 @@ struct Case {
   MaskKind mask = MaskKind::none;
   MaskShape mask_shape = MaskShape::full;
   int64_t window_left = -1, window_right = -1;
-  bool hstu = false;  // with targets, past and context
-  int64_t targets = 0, past = 0, context = 0;
+  bool hstu = false;  // with targets, past, context and full
+  int64_t targets = 0, past = 0, context = 0, full = 0;
   IdentityOrder identity_order = IdentityOrder::automatic;
   uint64_t seed = 1;
 
@@ -83,7 +83,9 @@ struct Case {
       text += std::string("_") + kMaskKindNames[static_cast<size_t>(mask)] + kMaskShapeNames[static_cast<size_t>(mask_shape)];
     const auto bound = [](int64_t n) { return n < 0 ? std::string("x") : std::to_string(n); };
     if (window_left >= 0 || window_right >= 0) text += "_window" + bound(window_left) + "to" + bound(window_right);
-    if (hstu) text += "_hstu" + std::to_string(targets) + "t" + std::to_string(past) + "p" + std::to_string(context) + "c";
+    if (hstu)
+      text +=
+          "_hstu" + std::to_string(targets) + "t" + std::to_string(past) + "p" + std::to_string(context) + "c" + std::to_string(full) + "f";
     return text + "_t" + std::to_string(workers);
   }
 };
@@ -92,10 +94,12 @@ inline void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name(); 
 
 using support::quick;
 
-// A [B, H, L, D] array somewhere in a storage that it may share with others.
+template <typename S> S not_a_number() { return static_cast<S>(std::numeric_limits<ComputeType<S>>::quiet_NaN()); }
+
+// A [B, H, L, D] array somewhere in a storage that it may share with others. T is what is stored.
 template <typename T> class Array {
  public:
-  static constexpr T kGuard = T(-7777.25);
+  static constexpr T kGuard = T(-7777.25f);
 
   Array() = default;
 
@@ -141,7 +145,7 @@ template <typename T> class Array {
     auto storage = std::make_shared<Storage>();
     const auto size = static_cast<size_t>(
         count * B * H * L * D == 0 ? 0 : (count - 1) * stride_count + (B - 1) * stride_b + (H - 1) * stride_h + (L - 1) * stride_l + D);
-    storage->data.assign(size + static_cast<size_t>(2 * margin), output ? kGuard : std::numeric_limits<T>::quiet_NaN());
+    storage->data.assign(size + static_cast<size_t>(2 * margin), output ? kGuard : not_a_number<T>());
     storage->owned.assign(storage->data.size(), 0);
     std::vector<Array> arrays(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
@@ -150,7 +154,7 @@ template <typename T> class Array {
       array.view = {storage->data.data() + (size ? margin + i * stride_count : 0), stride_b, stride_h, stride_l};
       array.for_each([&](T& element) {
         storage->owned[static_cast<size_t>(&element - storage->data.data())] = 1;
-        element = std::numeric_limits<T>::quiet_NaN();
+        element = not_a_number<T>();
       });
     }
     return arrays;
@@ -187,7 +191,8 @@ template <typename T> struct Results {
   std::vector<SkipCount> forward_skipped, backward_skipped;
 };
 
-template <typename T> struct Problem {
+// Inputs are stored as S, and their statistics as T.
+template <typename S, typename T = ComputeType<S>> struct Problem {
   Problem() = default;
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
@@ -201,15 +206,15 @@ template <typename T> struct Problem {
   std::vector<int64_t> key_lengths, q_offsets, k_offsets, num_targets;
   std::vector<double> gain, bias, alpha;
   std::vector<uint8_t> boolean_mask;
-  std::vector<double> additive_mask;  // numbers that T has
-  std::vector<float> float_mask;      // the same, if T is float
-  Array<T> q, k, v, grad_out;
+  std::vector<double> additive_mask;  // numbers that S has
+  std::vector<S> stored_mask;         // the same
+  Array<S> q, k, v, grad_out;
   std::vector<T> grad_weight_sum, grad_weight_log;
 
   void allocate() {
-    const auto qkv = Array<T>::make_qkv(layout, false, shape);
+    const auto qkv = Array<S>::make_qkv(layout, false, shape);
     q = qkv[0], k = qkv[1], v = qkv[2];
-    grad_out = Array<T>::make_one(layout, false, shape.B, shape.Hq, shape.Lq, shape.value_width());
+    grad_out = Array<S>::make_one(layout, false, shape.B, shape.Hq, shape.Lq, shape.value_width());
     grad_weight_sum.assign(row_count(), T(0));
     grad_weight_log.assign(row_count(), T(0));
   }
@@ -232,8 +237,8 @@ template <typename T> struct Problem {
     other.num_targets = num_targets, other.boolean_mask = boolean_mask, other.additive_mask = additive_mask;
     other.point_into_own_vectors();
     other.allocate();
-    const auto copy = [](const Array<T>& from, const Array<U>& to) {
-      const std::vector<T> values = from.flat();
+    const auto copy = [](const Array<S>& from, const Array<U>& to) {
+      const std::vector<S> values = from.flat();
       size_t i = 0;
       to.for_each([&](U& element) { element = static_cast<U>(values[i++]); });
     };
@@ -252,14 +257,16 @@ template <typename T> struct Problem {
     if (additive_mask.empty()) return;
     shape.mask.data = additive_mask.data(), shape.mask.type = MaskType::float64;
     if (!std::is_same_v<T, float>) return;
-    float_mask.assign(additive_mask.begin(), additive_mask.end());
-    shape.mask.data = float_mask.data(), shape.mask.type = MaskType::float32;
+    stored_mask.clear();
+    for (const double value : additive_mask) stored_mask.push_back(static_cast<S>(static_cast<float>(value)));
+    shape.mask.data = stored_mask.data();
+    shape.mask.type = std::is_same_v<S, BFloat16> ? MaskType::bfloat16 : std::is_same_v<S, Float16> ? MaskType::float16 : MaskType::float32;
   }
 };
 
 // A mask with everything that can go wrong: rows that see nothing, keys that nobody sees, a hidden rectangle larger than tiles, one that is
 // all open, and elements hidden here and there.
-template <typename T> void make_mask(const Case& c, Problem<T>& p) {
+template <typename S> void make_mask(const Case& c, Problem<S>& p) {
   if (c.mask == MaskKind::none) return;
   const AttentionShape& s = p.shape;
   const MaskShape shape = c.mask_shape;
@@ -290,18 +297,18 @@ template <typename T> void make_mask(const Case& c, Problem<T>& p) {
           const size_t at = p.dmask_at(b, h, i, j);
           if (c.mask == MaskKind::boolean) p.boolean_mask[at] = hidden ? 0 : 1;
           if (c.mask == MaskKind::additive) {
-            const double value = static_cast<double>(static_cast<T>(normal(random)));
+            const double value = static_cast<double>(static_cast<S>(static_cast<ComputeType<S>>(normal(random))));
             p.additive_mask[at] = hidden ? -std::numeric_limits<double>::infinity() : value;
           }
         }
 }
 
-template <typename T> Problem<T> make_problem(const Case& c) {
+template <typename S, typename T = ComputeType<S>> Problem<S> make_problem(const Case& c) {
   std::mt19937_64 random(c.seed * 1000003 + static_cast<uint64_t>(c.Lq * 7919 + c.Lk * 104729 + c.D));
   std::normal_distribution<double> normal;
   const auto uniform = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
 
-  Problem<T> p;
+  Problem<S> p;
   p.layout = c.layout;
   p.statistics = c.statistics, p.parameter_gradients = c.parameter_gradients;
   AttentionShape& s = p.shape;
@@ -324,7 +331,7 @@ template <typename T> Problem<T> make_problem(const Case& c) {
   }
   s.window_left = c.window_left, s.window_right = c.window_right;
   if (c.hstu) {
-    s.hstu = {true, nullptr, c.past, c.context};
+    s.hstu = {true, nullptr, c.past, c.context, c.full};
     for (int64_t n = 0; n < (c.jagged() ? s.sequences : s.B); ++n) {
       const int64_t length = c.jagged() ? p.q_offsets[static_cast<size_t>(n) + 1] - p.q_offsets[static_cast<size_t>(n)] : s.Lk;
       p.num_targets.push_back(std::clamp<int64_t>(length - c.context, 0, uniform(0, c.targets)));
@@ -351,8 +358,8 @@ template <typename T> Problem<T> make_problem(const Case& c) {
   }
   p.point_into_own_vectors();
   p.allocate();
-  for (const Array<T>* array : {&p.q, &p.k, &p.v, &p.grad_out})
-    array->for_each([&](T& element) { element = static_cast<T>(normal(random)); });
+  for (const Array<S>* array : {&p.q, &p.k, &p.v, &p.grad_out})
+    array->for_each([&](S& element) { element = static_cast<S>(static_cast<T>(normal(random))); });
   for (T& g : p.grad_weight_sum) g = static_cast<T>(normal(random));
   for (T& g : p.grad_weight_log) g = static_cast<T>(normal(random));
   return p;
@@ -361,7 +368,8 @@ template <typename T> Problem<T> make_problem(const Case& c) {
 namespace detail {
 
 // Runs `forward` and then `backward` with everything that the problem asks for.
-template <typename T, typename Forward, typename Backward> Results<T> run(const Problem<T>& p, Forward&& forward, Backward&& backward) {
+template <typename S, typename T, typename Forward, typename Backward>
+Results<T> run(const Problem<S, T>& p, Forward&& forward, Backward&& backward) {
   const AttentionShape& s = p.shape;
   const T nan = std::numeric_limits<T>::quiet_NaN();
   constexpr size_t kMargin = 33;
@@ -383,16 +391,16 @@ template <typename T, typename Forward, typename Backward> Results<T> run(const 
   r.forward_skipped.assign(static_cast<size_t>(s.B * s.Hq), SkipCount{-1, -1});
   r.backward_skipped = r.forward_skipped;
 
-  const Array<T> out = Array<T>::make_one(p.layout, true, s.B, s.Hq, s.Lq, s.value_width());
-  AttentionForward<T> f;
+  const Array<S> out = Array<S>::make_one(p.layout, true, s.B, s.Hq, s.Lq, s.value_width());
+  AttentionForward<S, T> f;
   f.q = p.q.cview(), f.k = p.k.cview(), f.v = p.v.cview(), f.out = out.view;
   f.weight_sum = inside(r.weight_sum), f.weight_log = inside(r.weight_log), f.zero_share = inside(r.zero_share), f.lse = inside(r.lse);
   f.skipped = r.forward_skipped.data();
   forward(s, p.rule, f);
   EXPECT_TRUE(out.guards_intact()) << "guards of out";
 
-  const auto grads = Array<T>::make_qkv(p.layout, true, s);
-  AttentionBackward<T> b;
+  const auto grads = Array<S>::make_qkv(p.layout, true, s);
+  AttentionBackward<S, T> b;
   b.q = f.q, b.k = f.k, b.v = f.v, b.grad_out = p.grad_out.cview();
   if (p.statistics) b.grad_weight_sum = p.grad_weight_sum.data(), b.grad_weight_log = p.grad_weight_log.data();
   b.dq = grads[0].view, b.dk = grads[1].view, b.dv = grads[2].view;
@@ -413,7 +421,11 @@ template <typename T, typename Forward, typename Backward> Results<T> run(const 
   EXPECT_TRUE(grads[1].guards_intact() && grads[2].guards_intact()) << "guards of dk and dv";
 
   strip(r.weight_sum, "weight_sum"), strip(r.weight_log, "weight_log"), strip(r.zero_share, "zero_share"), strip(r.lse, "lse");
-  r.out = out.flat(), r.dq = grads[0].flat(), r.dk = grads[1].flat(), r.dv = grads[2].flat();
+  const auto numbers = [](const Array<S>& array) {
+    const std::vector<S> values = array.flat();
+    return std::vector<T>(values.begin(), values.end());
+  };
+  r.out = numbers(out), r.dq = numbers(grads[0]), r.dk = numbers(grads[1]), r.dv = numbers(grads[2]);
   return r;
 }
 
@@ -425,13 +437,13 @@ template <typename T> Results<T> run_reference(const Problem<T>& p) {
       [](const auto&... args) { reference::attention_backward<T>(args...); });
 }
 
-template <typename T> Results<T> run_fast(const Problem<T>& p, Parallel& parallel) {
+template <typename S, typename T> Results<T> run_fast(const Problem<S, T>& p, Parallel& parallel) {
   return detail::run(
       p, [&](const auto&... args) { attention_forward(args..., parallel); },
       [&](const auto&... args) { attention_backward(args..., parallel); });
 }
 
-template <typename T> Results<T> run_fast(const Problem<T>& p) {
+template <typename S, typename T> Results<T> run_fast(const Problem<S, T>& p) {
   Serial serial;
   return run_fast(p, serial);
 }

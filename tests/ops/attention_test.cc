@@ -141,6 +141,7 @@ std::vector<Case> visibility_cases() {
   cases[12].name = "hstu, jagged";
   cases[12].options.num_targets = integers({1, 0, 0, 5});
   cases[12].options.max_attn_len = 3;
+  cases[12].options.min_full_attn_seq_len = 2;
   cases[12].Lq = 21;
   for (size_t i : {11, 12}) cases[i].options.causal = true;
   for (size_t i : {5, 6, 12}) {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "hinge/kernels/activations.h"
+#include "hinge/kernels/half.h"
 #include "hinge/kernels/parallel.h"
 
 namespace hinge::kernels {
@@ -50,7 +51,7 @@ template <typename T> struct View {
 
 // A mask [B, Hq, Lq, Lk] with any strides, counted in elements, 0 where it is broadcast. Boolean (one byte per element): key j is hidden
 // from row i where it is 0. Additive: added to the scores, and a key is hidden where it is -inf.
-enum class MaskType { boolean, float32, float64 };
+enum class MaskType { boolean, float32, float64, bfloat16, float16 };
 struct MaskView {
   const void* data = nullptr;  // null: no mask
   MaskType type = MaskType::boolean;
@@ -60,12 +61,14 @@ struct MaskView {
 // The mask of HSTU, a causal one, with the names of that code. A sequence is contextual_seq_len items of context, then the history, then
 // num_targets targets. Context sees context and history. An item of the history sees what is before it and itself. A target sees context,
 // history and itself, but no other target. Counted in history, with the context as one item before it, a row of history sees at most
-// max_attn_len items back, and a target at most the last max_attn_len (0: any number); context ignores that.
+// max_attn_len items back, and a target at most the last max_attn_len (0: any number); context ignores that, and so do the last
+// min_full_attn_seq_len rows of history, and with them, if that is not 0, all targets.
 struct HstuMask {
   bool used = false;
   const int64_t* num_targets = nullptr;  // [sequences], or [B] if not jagged; null: 0
   int64_t max_attn_len = 0;
   int64_t contextual_seq_len = 0;
+  int64_t min_full_attn_seq_len = 0;
 };
 
 struct AttentionShape {
@@ -130,9 +133,11 @@ struct SkipCount {
   double share() const { return groups ? static_cast<double>(skipped) / static_cast<double>(groups) : 0.0; }
 };
 
-template <typename T> struct AttentionForward {
-  View<const T> q, k, v;
-  View<T> out;  // [B, Hq, Lq, Dv]
+// S is what is stored, T what is computed with and what sums are kept in: float for float, bfloat16 and float16, double for double. Of
+// bfloat16 and float16, inputs are converted where they are read, a tile or a panel at a time, and each result is rounded once.
+template <typename S, typename T = ComputeType<S>> struct AttentionForward {
+  View<const S> q, k, v;
+  View<S> out;  // [B, Hq, Lq, Dv]
 
   // Optional, contiguous [B, Hq, Lq]. With w the weights as above and sums over the visible keys:
   T* weight_sum = nullptr;  // sum_j w_ij
@@ -151,20 +156,20 @@ template <typename T> struct MaskGradient {
   int64_t stride_b = 0, stride_h = 0, stride_q = 0, stride_k = 0;
 };
 
-template <typename T> struct AttentionBackward {
-  View<const T> q, k, v;
-  View<const T> grad_out;              // [B, Hq, Lq, Dv]
+template <typename S, typename T = ComputeType<S>> struct AttentionBackward {
+  View<const S> q, k, v;
+  View<const S> grad_out;              // [B, Hq, Lq, Dv]
   const T* grad_weight_sum = nullptr;  // optional, contiguous [B, Hq, Lq]
   const T* grad_weight_log = nullptr;  // optional, contiguous [B, Hq, Lq]
 
   // Softmax only: what forward gave. In the place of out, its products with grad_out may be given, contiguous [B, Hq, Lq]:
   // sum_d grad_out_id out_id is all that backward needs of it.
-  View<const T> out;
+  View<const S> out;
   const T* out_products = nullptr;
   const T* lse = nullptr;
   const T* weight_log = nullptr;  // only with grad_weight_log
 
-  View<T> dq, dk, dv;     // shapes of q, k, v; overwritten
+  View<S> dq, dk, dv;     // shapes of q, k, v; overwritten
   MaskGradient<T> dmask;  // optional
 
   // Optional [Hq], overwritten. Not for softmax.
@@ -179,9 +184,12 @@ template <typename T> struct AttentionBackward {
 // keeps in doubles for dgain, dbias and dalpha, are not counted.
 size_t take_scratch_peak();
 
-// The fused kernels, for float and double. Arguments are trusted (the op checks them). Same input, same bits, for any number of workers.
-template <typename T> void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<T>&, Parallel&);
-template <typename T> void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<T>&, Parallel&);
+// The fused kernels, for float, double, BFloat16 and Float16. Arguments are trusted (the op checks them). Same input, same bits, for any
+// number of workers.
+template <typename S, typename T>
+void attention_forward(const AttentionShape&, const AttentionRule&, const AttentionForward<S, T>&, Parallel&);
+template <typename S, typename T>
+void attention_backward(const AttentionShape&, const AttentionRule&, const AttentionBackward<S, T>&, Parallel&);
 
 // True if the identity activation would run in linear time for this problem.
 bool takes_linear_order(const AttentionShape&, const AttentionRule&, bool weight_log_or_zero_share);

@@ -67,6 +67,7 @@ struct Window {
   OPTION(at::Tensor,             num_targets,    at::Tensor())               /* HSTU's causal mask (kernels::HstuMask): int64 or int32 */  \
   OPTION(int64_t,                max_attn_len,   0)                          /* [B] or [sequences]; 0: no bound; */                        \
   OPTION(int64_t,                contextual_seq_len, 0)                      /* items of context */                                        \
+  OPTION(int64_t,                min_full_attn_seq_len, 0)                   /* last rows of history that ignore max_attn_len */          \
                                                                                                                                            \
   OPTION(double,                 dropout,        0.0)                        /* probability in [0, 1) that a weight is dropped */          \
   OPTION(at::Tensor,             seed,           at::Tensor())               /* int64, one element, says which; drawn if undefined */      \
