@@ -75,7 +75,7 @@ def hinge_package():
 
 
 def make_peers(dtypes: list[str]) -> list[Peer]:
-    """Those of float32, and in other dtypes Hinge and PyTorch's fused attention."""
+    """All of float32; of several dtypes or another one, Hinge and PyTorch's fused attention in each."""
     hinge = hinge_package()
     peers = [
         Peer("ours relu", True, "relu", lambda: lambda q, k, v: hinge.attention(q, k, v, h="relu")),
@@ -86,11 +86,10 @@ def make_peers(dtypes: list[str]) -> list[Peer]:
         Peer("torch.compile relu", False, "relu", lambda: torch.compile(eager_relu, dynamic=False), (3, 6)),
         Peer("flex_attention", False, "softmax", lambda: torch.compile(flex_attention, dynamic=False)),
     ]
-    others = [
-        replace(peer, name=f"{peer.name}, {dtype}", dtype=dtype)
-        for dtype in dtypes if dtype != "float32" for peer in peers if peer.ours or peer.name == "SDPA"
-    ]  # fmt: skip
-    return [*(peers if "float32" in dtypes else []), *others]
+    if dtypes == ["float32"]:
+        return peers
+    fused = [peer for peer in peers if peer.ours or peer.name == "SDPA"]
+    return [peer if dtype == "float32" else replace(peer, name=f"{peer.name}, {dtype}", dtype=dtype) for dtype in dtypes for peer in fused]
 
 
 # ---- One problem --------------------------------------------------------------------------------------------------------------
@@ -404,7 +403,7 @@ def main() -> None:
     what = command.add_argument_group("what to measure")
     what.add_argument("--lengths", type=whole_numbers, metavar="LIST", help="lengths L (default: 50,197,785,1024,4096,8192)")
     what.add_argument("--threads", type=whole_numbers, metavar="LIST", default=sorted({1, min(2, cores)}), help="threads (default: 1,2)")
-    what.add_argument("--dtypes", type=known_dtypes, metavar="LIST", default=["float32"], help=f"out of {','.join(DTYPES)} (default: float32)")
+    what.add_argument("--dtypes", type=known_dtypes, metavar="LIST", default=["float32"], help=f"out of {','.join(DTYPES)}; with others than float32, only Hinge and SDPA (default: float32)")
     what.add_argument("--quick", action="store_true", help="three lengths, 3 rounds: a first look")
     output = command.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write the numbers")
