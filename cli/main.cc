@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string_view>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -18,8 +19,24 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2, kPeerEnded = 3;
 
+// A message may quote a file: that can be megabytes, and hold what a terminal takes for orders.
+void print_message(std::string_view text) noexcept {
+  constexpr size_t kBegin = 1200, kEnd = 400;
+  const auto print = [](std::string_view part) {
+    for (const char c : part) std::fputc((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F ? '?' : c, stderr);
+  };
+  std::fputs("hinge: ", stderr);
+  if (text.size() > kBegin + kEnd) {
+    print(text.substr(0, kBegin));
+    std::fputs(" [...] ", stderr);
+    text.remove_prefix(text.size() - kEnd);
+  }
+  print(text);
+  std::fputc('\n', stderr);
+}
+
 int fail(int code, const char* message) noexcept {
-  std::fprintf(stderr, "hinge: %s\n", message);
+  print_message(message);
   return code;
 }
 

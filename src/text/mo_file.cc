@@ -20,6 +20,7 @@
 namespace hinge::text {
 namespace {
 
+constexpr size_t kMostOfFile = 4;  // how often each of its bytes may be part of a message; where nothing is damaged, that is once
 constexpr uint32_t kMagic = 0x950412de, kSwappedMagic = 0xde120495;
 
 class Reader {
@@ -161,11 +162,16 @@ MoFile parse_mo(std::string_view bytes, const std::string& path) {
     }
   const ToUtf8 to_utf8(charset_of(file.header), path);
   file.header = to_utf8(file.header);
+  size_t length = 0;
+  const auto add = [&](std::string_view original, std::string_view translation) {
+    length += original.size() + translation.size();
+    if (length > kMostOfFile * bytes.size())
+      throw TextError(path, 0, "is damaged: its messages lie in the same places; install its package again");
+    file.messages.push_back(message_of(original, translation, to_utf8));
+  };
   for (uint32_t i = 0; i < count; ++i)
-    if (const std::string_view original = reader.original(i); !original.empty())
-      file.messages.push_back(message_of(original, reader.translation(i), to_utf8));
-  for (uint32_t i = 0; i < system_count; ++i)
-    file.messages.push_back(message_of(reader.system_original(i), reader.system_translation(i), to_utf8));
+    if (const std::string_view original = reader.original(i); !original.empty()) add(original, reader.translation(i));
+  for (uint32_t i = 0; i < system_count; ++i) add(reader.system_original(i), reader.system_translation(i));
   return file;
 }
 

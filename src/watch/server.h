@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "watch/web_app.h"
 
@@ -18,6 +20,21 @@ struct ServerOptions {
 // Serves until `stop` is set. `ready` is called with the port before the first request is taken. Throws std::runtime_error if the port
 // cannot be had.
 void serve(WebApp& app, const ServerOptions& options, const std::atomic<bool>& stop, const std::function<void(int port)>& ready);
+
+// The same without a network, for tests and fuzzing.
+class OfflineServer {
+ public:
+  explicit OfflineServer(WebApp& app);
+  ~OfflineServer();
+  OfflineServer(const OfflineServer&) = delete;
+  OfflineServer& operator=(const OfflineServer&) = delete;
+
+  std::string answer(std::string_view bytes);  // to the first request on a connection
+
+ private:
+  class Http;
+  std::unique_ptr<Http> http_;
+};
 
 // A token that nobody guesses.
 std::string random_token();

@@ -117,7 +117,7 @@ TEST_F(BombTest, PngOfTwoToTheThirtyOnePixels) {
   expect_refused({"data", "check", "--format", "folder", "--path", path("set")}, {"bomb.png", "PNG"});
 }
 
-TEST_F(BombTest, TomlNestedTenThousandDeep) {
+TEST_F(BombTest, TomlNestedTenThousandDeepOrOfOneLongName) {
   constexpr int kDeep = 10'000;
   const auto times = [](const char* text, int n) {
     std::string all;
@@ -131,10 +131,13 @@ TEST_F(BombTest, TomlNestedTenThousandDeep) {
       {"header", "[" + times("a.", kDeep) + "a]"},
       {"long-header", "[" + times("a.", 1'000'000) + "a]"},
       {"long-lists", "x = " + times("[", 3'000'000)},
+      {"long-key", times("k", 3'000'000) + " = 1"},
+      {"long-value", "optim.lr = \"" + times("\\u001b[2J", 300'000) + "\""},
   };
   for (const auto& [name, text] : bombs) {
     put(name + ".toml", "task = \"vision\"\n" + text + "\n");
     expect_refused({"train", path(name + ".toml"), "--out", path("run")}, {path(name + ".toml:2")});
+    EXPECT_EQ(content("err").find('\x1b'), std::string::npos);
     expect_refused({"sweep", path(name + ".toml")}, {path(name + ".toml")});
   }
 }

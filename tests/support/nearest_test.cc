@@ -13,6 +13,9 @@ TEST(Nearest, FindsTypingMistakesAndBeginnings) {
   EXPECT_EQ(nearest("soft", names), "softmax");
   EXPECT_EQ(nearest("convolution", names), std::nullopt);
   EXPECT_EQ(nearest("relu", {}), std::nullopt);
+  EXPECT_EQ(nearest("soft max", names), "softmax");
+  EXPECT_EQ(nearest("gelux", {"gelu", "geluz"}), "gelu");                 // the first of those that are as near
+  EXPECT_EQ(nearest(std::string(50'000'000, 'k'), names), std::nullopt);  // at once
 }
 
 }  // namespace

@@ -68,6 +68,19 @@ const std::string kSystemDependent = from_hex(
     "380a004265656e64656e005052497536340049006469736b0425206279746500253c5052497536343e2062797465730025642070616765730025204279746500"
     "252042797465730025642053656974656e00");
 
+// A thousand messages in the same ten thousand bytes would be ten million.
+TEST(MoFile, MessagesInOnePlace) {
+  const std::string text(10'000, 'x');
+  std::vector<std::pair<std::string, std::string>> messages;
+  for (int i = 0; i < 1000; ++i) messages.emplace_back(fmt::format("{:04}", i), "");
+  messages.emplace_back("last", text);
+  std::string file = mo_file(messages);
+  const size_t translations = 28 + 8 * messages.size();
+  const std::string last = file.substr(translations + 8 * (messages.size() - 1), 8);
+  for (size_t i = 0; i < messages.size(); ++i) file.replace(translations + 8 * i, 8, last);
+  EXPECT_ERROR(parse_mo(file, "test.mo"), "test.mo: ", "same places");
+}
+
 TEST(MoFile, SystemDependentStrings) {
   const MoFile file = parse_mo(kSystemDependent, "test.mo");
   ASSERT_EQ(file.messages.size(), 3u);
