@@ -94,7 +94,7 @@ const tasks::Task* task_of(const experiment::RunSummary& run) {
   }
 }
 
-watch::Services services() {
+watch::Services services(const std::string& folder) {
   return {.format_of = tasks::score_format,
           .task =
               [](const experiment::RunSummary& run) {
@@ -112,7 +112,10 @@ watch::Services services() {
                 const tasks::Task* task = task_of(run);
                 return task ? task->curves : std::vector<experiment::ReportCurve>();
               },
-          .report = [](std::vector<experiment::RunSummary> runs) { return experiment::render_html(tasks::compare(std::move(runs), "")); }};
+          .report =
+              [folder](std::vector<experiment::RunSummary> runs) {
+                return experiment::render_html(tasks::compare(std::move(runs), "", folder));
+              }};
 }
 
 std::string own_host_name() {
@@ -128,7 +131,7 @@ int serve_page(const WatchOptions& given, experiment::WatchedFolder& folder) {
   watch::WebOptions options{.hosts = {server.host}, .version = HINGE_VERSION};
   if (!watch::is_loopback(server.host)) options.token = watch::random_token(), options.hosts.push_back(own_host_name());
   options.cookie = fmt::format("hinge-watch-{}", ::getpid());  // cookies do not tell ports apart
-  watch::WebApp app(folder, services(), options);
+  watch::WebApp app(folder, services(folder.folder()), options);
   stop_when_asked("stopping");
   watch::serve(app, server, stop_asked(), [&](int port) {
     const bool everywhere = server.host == "0.0.0.0" || server.host == "::";

@@ -116,6 +116,24 @@ const std::vector<std::string>& formats() {
   return names;
 }
 
+bool lies_within(const DataSource& source, const std::string& folder) {
+  const Format& format = find_format(source.format);
+  std::vector<fs::path> paths;
+  if (format.takes_path) paths.emplace_back(source.path.empty() ? format.default_path : source.path);
+  if (!source.label_map.empty()) paths.emplace_back(source.label_map);
+  std::error_code error;
+  const fs::path root = fs::canonical(folder, error);
+  if (error) return false;
+  return std::all_of(paths.begin(), paths.end(), [&](const fs::path& path) {
+    const fs::path real = fs::canonical(path, error);
+    if (error || std::mismatch(root.begin(), root.end(), real.begin(), real.end()).first != root.end()) return false;
+    if (!fs::is_directory(real)) return true;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(real, error))
+      if (entry.is_symlink()) return false;
+    return !error;
+  });
+}
+
 std::unique_ptr<ImageSet> open_images(const DataSource& given) {
   const Format& format = find_format(given.format);
   const Split split = parse_split(given.split);

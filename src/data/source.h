@@ -23,6 +23,9 @@ const std::vector<std::string>& formats();  // the names in the table of formats
 // Throws DataError for files, std::runtime_error for a mistake in `source`.
 std::unique_ptr<ImageSet> open_images(const DataSource& source);
 
+// Whether all that open_images() reads lies in this folder: by the names, and with no symbolic link on the way or among the files.
+bool lies_within(const DataSource& source, const std::string& folder);
+
 // The splits that are there.
 std::vector<std::string> splits(const DataSource& source);
 

@@ -84,7 +84,7 @@ const experiment::ScoreFormat& score_format(const experiment::RunSummary& run) {
   return task ? task->scores : kPlain;
 }
 
-experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title) {
+experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title, const std::string& within) {
   const auto find = [](const experiment::RunSummary& run) { return &of_config(run.config, train::config_path(run.folder)); };
   const Task& task = *find(runs.front());
   for (const experiment::RunSummary& run : runs)
@@ -93,7 +93,7 @@ experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::
           fmt::format("'{}' is a {} run, '{}' is a {} run: give runs of one task", runs.front().folder, task.name, run.folder, other.name));
   tell_apart(runs);
   std::vector<experiment::ReportSection> sections;
-  if (task.report_sections) sections = task.report_sections(runs);
+  if (task.report_sections) sections = task.report_sections(runs, within);
   return {.title = title.empty() ? task.report_title : title,
           .subtitle = fmt::format("{} run{} side by side", runs.size(), runs.size() == 1 ? "" : "s"),
           .runs = std::move(runs),

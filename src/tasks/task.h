@@ -119,10 +119,11 @@ struct Task {
   // hinge runs
   experiment::ScoreFormat scores;
 
-  // hinge report. The sections come after the curves; a run that is not in them gets a problem that says why. May be null.
+  // hinge report. The sections come after the curves; a run that is not in them gets a problem that says why. Beside the runs, only files in
+  // the folder `within` are read; empty: any. May be null.
   std::string report_title;
   std::vector<experiment::ReportCurve> curves;
-  std::vector<experiment::ReportSection> (*report_sections)(std::vector<experiment::RunSummary>& runs) = nullptr;
+  std::vector<experiment::ReportSection> (*report_sections)(std::vector<experiment::RunSummary>& runs, const std::string& within) = nullptr;
 
   // hinge watch: what the best weights of a run make of a JPEG or PNG file's bytes, or of a sentence; on the calling thread alone. May be
   // null.
@@ -148,8 +149,9 @@ void require_task(const std::string& run, const std::string& task, const std::st
 // How the scores of a run are shown; plain numbers for a run of no task that there is.
 const experiment::ScoreFormat& score_format(const experiment::RunSummary& run);
 
-// The page that compares runs of one task; `title` may be empty. Throws std::runtime_error for runs of several tasks.
-experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title);
+// The page that compares runs of one task; `title` may be empty. Throws std::runtime_error for runs of several tasks. Beside the runs, only
+// files in the folder `within` are read; empty: any.
+experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title, const std::string& within = "");
 
 // The keys among them that can change what a training costs: not seeds, learning rates and the like.
 support::FlatConfig keys_of_cost(support::FlatConfig keys);

@@ -73,6 +73,31 @@ TEST(Idx, SplitsAreThoseWithFiles) {
   EXPECT_EQ(splits({.format = "mnist", .path = folder.path()}), (std::vector<std::string>{"train", "test"}));
 }
 
+TEST(Source, LiesWithinAFolder) {
+  const TemporaryFolder folder;
+  folder.write("in/set/cat/a.png", "");
+  folder.write("out/cat/a.png", "");
+  folder.write("in/map.txt", "");
+  const auto within = [&](const std::string& path, const std::string& map = "") {
+    return lies_within({.format = "folder", .path = path, .label_map = map}, folder.path("in"));
+  };
+  EXPECT_TRUE(within(folder.path("in/set")));
+  EXPECT_TRUE(within(folder.path("in/set/../set"), folder.path("in/map.txt")));
+  EXPECT_FALSE(within(folder.path("out")));
+  EXPECT_FALSE(within(folder.path("in/../out")));
+  EXPECT_FALSE(within(folder.path("in/none")));
+  EXPECT_FALSE(within(folder.path("in/set"), "/etc/hosts"));
+  EXPECT_FALSE(lies_within({.format = "folder", .path = folder.path("in/set")}, folder.path("in/s")));  // there is none
+  folder.write("in/s/x", "");
+  EXPECT_FALSE(lies_within({.format = "folder", .path = folder.path("in/set")}, folder.path("in/s")));
+  EXPECT_TRUE(lies_within({.format = "synthetic"}, folder.path("in")));
+  EXPECT_FALSE(lies_within({.format = "fashion-mnist"}, folder.path("in")));
+  std::filesystem::create_symlink(folder.path("out"), folder.path("in/link"));
+  EXPECT_FALSE(within(folder.path("in/link")));
+  std::filesystem::create_symlink("/etc/hosts", folder.path("in/set/cat/b.png"));
+  EXPECT_FALSE(within(folder.path("in/set")));
+}
+
 TEST(Idx, DamageIsNamed) {
   const TemporaryFolder folder;
   const auto open = [&] { return open_images({.format = "mnist", .path = folder.path()}); };

@@ -90,9 +90,13 @@ experiment::ReportPicture picture_of(const Sample& sample, const std::vector<Ask
   return {caption, png_of(enlarged(images.load(sample.index)))};
 }
 
-std::vector<experiment::ReportSection> samples_of(const std::vector<Asked>& models) {
+std::vector<experiment::ReportSection> samples_of(const std::vector<Asked>& models, const std::string& within) {
   const DataConfig& config = models.front().trained.config.data;
-  const std::unique_ptr<data::ImageSet> images = data::open_images(source_of(config, config.eval));
+  const data::DataSource source = source_of(config, config.eval);
+  if (!within.empty() && !data::lies_within(source, within))
+    throw std::runtime_error(
+        fmt::format("the images of {} are outside of {}, and nothing there is read; 'hinge report' shows them", source.format, within));
+  const std::unique_ptr<data::ImageSet> images = data::open_images(source);
   const std::vector<Sample> samples = choose_samples(models, *images);
 
   experiment::ReportSection predictions{
@@ -120,13 +124,13 @@ std::vector<experiment::ReportSection> samples_of(const std::vector<Asked>& mode
 
 }  // namespace
 
-std::vector<experiment::ReportSection> report_sections(std::vector<experiment::RunSummary>& runs) {
+std::vector<experiment::ReportSection> report_sections(std::vector<experiment::RunSummary>& runs, const std::string& within) {
   const at::NoGradGuard guard;
   train::use_threads(0);
   const std::vector<Asked> models = load_models(runs);
   if (models.empty()) return {};
   try {
-    return samples_of(models);
+    return samples_of(models, within);
   } catch (const std::runtime_error& error) {
     return {{"Sample predictions", fmt::format("There are none: {}", error.what()), {}, 0}};
   }
