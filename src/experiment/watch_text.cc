@@ -22,7 +22,8 @@ std::string speed_text(const WatchedRun& run) {
 }
 
 std::string peak_share_text(const WatchedRun& run) {
-  return std::isfinite(run.peak_share) ? fmt::format("{:.0f}%", 100 * run.peak_share) : "-";
+  if (!std::isfinite(run.peak_share)) return "-";
+  return fmt::format("{:.{}f}%", 100 * run.peak_share, run.peak_share < 0.1 ? 1 : 0);
 }
 
 std::string score_text(const WatchedRun& run, const ScoreFormat& format) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -72,9 +73,23 @@ TEST_F(WebAppTest, ThePageIsItsOwn) {
   EXPECT_TRUE(policy.starts_with("default-src 'none'"));
   EXPECT_EQ(policy.find("unsafe"), std::string::npos);
   EXPECT_EQ(header(page, "X-Content-Type-Options"), "nosniff");
-  for (const char* file : {"/watch.js", "/watch.css", "/icon.svg"}) EXPECT_EQ(app().respond(get(file)).status, 200) << file;
+  for (const char* file : {"/watch.css", "/icon.svg"}) EXPECT_EQ(app().respond(get(file)).status, 200) << file;
+  // Its script, and all that this imports.
+  std::vector<std::string> scripts = {"/watch.js"};
+  for (size_t i = 0; i < scripts.size(); ++i) {
+    const std::string script = scripts[i], body = app().respond(get(script)).body, from = " from './";
+    ASSERT_FALSE(body.empty()) << script;
+    for (size_t at = body.find(from); at != std::string::npos; at = body.find(from, at + 1)) {
+      const size_t begin = at + from.size() - 1;
+      const std::string imported = body.substr(begin, body.find('\'', begin) - begin);
+      EXPECT_EQ(app().respond(get(imported)).status, 200) << imported << " for " << script;
+      if (std::find(scripts.begin(), scripts.end(), imported) == scripts.end()) scripts.push_back(imported);
+    }
+  }
+  EXPECT_GT(scripts.size(), 5u);
   // It names no other server.
-  for (const char* file : {"/", "/watch.js", "/watch.css"}) {
+  scripts.insert(scripts.end(), {"/", "/watch.css"});
+  for (const std::string& file : scripts) {
     const std::string body = app().respond(get(file)).body;
     for (size_t at = body.find("//"); at != std::string::npos; at = body.find("//", at + 2))
       if (at > 0 && body[at - 1] == ':') {

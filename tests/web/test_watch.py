@@ -294,6 +294,7 @@ def test_a_dropped_picture(watched):
         assert "share of exact zeros" in answer.inner_text()
     view.picture("picture")
     page.set_input_files("#picture-file", {"name": "no.png", "mimeType": "image/png", "buffer": b"not a picture"})
+    expect(page.locator(".answer .bad")).to_have_count(2)  # one by one
     expect(page.locator(".answer .bad").first).to_contain_text("neither")
     view.problems[:] = [problem for problem in view.problems if "422" not in problem]  # Chromium's note of the refused request
 
