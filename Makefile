@@ -74,21 +74,22 @@ test-all: test-deps build ## All C++ tests with all their cases; what needs no t
 
 # Longer than make test-all: FUZZ_SECONDS for each parser, TORTURE_SECONDS for each kind of accident.
 FUZZ_SECONDS ?= 3600
+FUZZ_PRESET ?= fuzz
 TORTURE_SECONDS ?= 600
 
 .PHONY: fuzz
 fuzz: deps ## Fuzz every parser for an hour (FUZZ_SECONDS=3600) and add to the counts in fuzz/results.tsv
 	@scripts/install-deps fuzz
-	$(call build,fuzz,the fuzz targets,fuzzers)
+	$(call build,$(FUZZ_PRESET),the fuzz targets,fuzzers)
 	@echo "==> Fuzzing every parser for $(FUZZ_SECONDS) seconds"
-	@FUZZ_RESULTS=fuzz/results.tsv scripts/fuzz $(FUZZ_SECONDS)
+	@FUZZ_PRESET=$(FUZZ_PRESET) FUZZ_RESULTS=fuzz/results.tsv scripts/fuzz $(FUZZ_SECONDS)
 
 .PHONY: torture
 torture: deps ## Let system calls fail, kill, fill disks: ten minutes of each (TORTURE_SECONDS=600); prints the table of docs/reliability.md
 	$(call build,release,the hinge command and the tests of faults,hinge hinge_faults faults_test)
 	@rm -f build/release/torture.tsv
 	@HINGE_TORTURE_SECONDS=$(TORTURE_SECONDS) HINGE_TORTURE_RESULTS=build/release/torture.tsv build/release/bin/faults_test --gtest_brief=1
-	@awk -F '\t' 'BEGIN {print "| accident | times | lost something |\n|---|---:|---:|"} {printf "| %s | %d | %d |\n", $$1, $$2, $$3}' build/release/torture.tsv
+	@awk -F '\t' 'BEGIN {print "| accident | times | lost something |\n|---|---:|---:|"} {printf "| %s | %s | %d |\n", $$1, $$2, $$3}' build/release/torture.tsv
 
 .PHONY: package
 package: test-deps build ## A Debian package of the hinge command, with its manual page and completion

@@ -1,28 +1,16 @@
-// One target for libFuzzer: the one whose name the program's ends with, fuzz_safetensors.
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-
+// One target for libFuzzer, HINGE_FUZZ_TARGET, in a program of its own. The others are not linked: libFuzzer looks after each input through
+// all that there is.
 #include "target.h"
 
-namespace {
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
-const hinge::fuzz::Target* chosen = nullptr;
-
-}  // namespace
-
-extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** argv) {
-  const char* slash = std::strrchr((*argv)[0], '/');
-  const std::string program = slash != nullptr ? slash + 1 : (*argv)[0];
-  for (const hinge::fuzz::Target& target : hinge::fuzz::targets())
-    if (program == std::string("fuzz_") + target.name) chosen = &target;
-  if (chosen != nullptr) return 0;
-  std::fprintf(stderr, "no target is called %s\n", program.c_str());
-  std::exit(2);
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned int seed) {
+  const size_t mutated = LLVMFuzzerMutate(data, size, most);
+  if (const auto mend = hinge::fuzz::HINGE_FUZZ_TARGET.mend; mend != nullptr && seed % 2 == 0) mend({data, mutated});
+  return mutated;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  hinge::fuzz::run(*chosen, {data, size});
+  hinge::fuzz::run(hinge::fuzz::HINGE_FUZZ_TARGET, {data, size});
   return 0;
 }

@@ -1,29 +1,15 @@
-// The table of the targets, and what they share.
+// What the targets share.
 #include "target.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 namespace hinge::fuzz {
-
-// One per file of targets/. Requests to `hinge watch --web` will have theirs here.
-#define HINGE_FUZZ_TARGETS(X) \
-  X(cifar)                    \
-  X(config) X(idx) X(image) X(metrics) X(mo) X(packed) X(parallel) X(po) X(run) X(safetensors) X(sentencepiece) X(sweep) X(sweep_results)
-
-#define X(name) void name##_target(Input input);
-HINGE_FUZZ_TARGETS(X)
-#undef X
-
-const std::vector<Target>& targets() {
-#define X(name) {#name, &name##_target},
-  static const std::vector<Target> all = {HINGE_FUZZ_TARGETS(X)};
-#undef X
-  return all;
-}
 
 void run(const Target& target, Input input) {
   try {
@@ -31,6 +17,19 @@ void run(const Target& target, Input input) {
   } catch (const std::runtime_error&) {
     // It was refused.
   }
+}
+
+MemoryFolder::MemoryFolder() {
+  folder_ = (std::filesystem::exists("/dev/shm") ? "/dev/shm" : "/tmp") + std::string("/hinge-fuzz-XXXXXX");
+  if (::mkdtemp(folder_.data()) == nullptr) std::abort();
+}
+
+MemoryFolder::~MemoryFolder() { std::filesystem::remove_all(folder_); }
+
+void MemoryFolder::put(const std::string& name, std::string_view bytes) const {
+  const std::filesystem::path file = path(name);
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << bytes;
 }
 
 MemoryFile::MemoryFile() : descriptor_(::memfd_create("input", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(descriptor_)) {

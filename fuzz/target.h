@@ -17,9 +17,19 @@ struct Target {
   const char* name;
   // Takes any bytes. What a reader refuses is a std::runtime_error; any other exception is a finding, as is a crash.
   void (*run)(Input input);
+  // Puts right what a reader would refuse before it looks at anything else, a checksum for example; null: there is nothing such. Half of
+  // the inputs that libFuzzer makes go through it.
+  void (*mend)(std::span<uint8_t> input) = nullptr;
 };
 
-const std::vector<Target>& targets();  // all of them
+// One for each file of targets/.
+#define HINGE_FUZZ_TARGETS(X) \
+  X(cifar)                    \
+  X(config)                   \
+  X(http) X(idx) X(image) X(metrics) X(mo) X(packed) X(parallel) X(po) X(run) X(safetensors) X(sentencepiece) X(sweep) X(sweep_results)
+#define X(name) extern const Target target_##name;
+HINGE_FUZZ_TARGETS(X)
+#undef X
 
 // Runs a target; lets everything through but std::runtime_error.
 void run(const Target& target, Input input);
@@ -46,6 +56,21 @@ class MemoryFile {
  private:
   int descriptor_ = -1;
   std::string path_;
+};
+
+// A folder in memory, where the system has such a place. A target keeps one and changes the files in it.
+class MemoryFolder {
+ public:
+  MemoryFolder();
+  ~MemoryFolder();
+  MemoryFolder(const MemoryFolder&) = delete;
+  MemoryFolder& operator=(const MemoryFolder&) = delete;
+
+  std::string path(const std::string& name = "") const { return name.empty() ? folder_ : folder_ + "/" + name; }
+  void put(const std::string& name, std::string_view bytes) const;  // folders on the way are made
+
+ private:
+  std::string folder_;
 };
 
 }  // namespace hinge::fuzz

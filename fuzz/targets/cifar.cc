@@ -4,7 +4,7 @@
 
 namespace hinge::fuzz {
 
-void cifar_target(Input input) {
+static void cifar_target(Input input) {
   static MemoryFile file;
   if (input.empty()) return;
   const int label_bytes = input[0] % 2 + 1;
@@ -12,5 +12,7 @@ void cifar_target(Input input) {
   data::Image image;
   for (int64_t i = 0; i < set->size(); ++i) set->load(i, image);
 }
+
+const Target target_cifar{"cifar", &cifar_target};
 
 }  // namespace hinge::fuzz

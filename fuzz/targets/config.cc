@@ -34,7 +34,7 @@ struct Fields {
 
 }  // namespace
 
-void config_target(Input input) {
+static void config_target(Input input) {
   const std::string_view text = text_of(input);
   try {
     support::flatten_config(text, "config.toml");
@@ -52,5 +52,7 @@ void config_target(Input input) {
   support::read_config_text(again, written, "written.toml");
   if (support::write_config(again) != written) throw std::logic_error("a config changes when it is written and read");
 }
+
+const Target target_config{"config", &config_target};
 
 }  // namespace hinge::fuzz

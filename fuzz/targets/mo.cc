@@ -4,6 +4,8 @@
 
 namespace hinge::fuzz {
 
-void mo_target(Input input) { text::parse_mo(text_of(input), "messages.mo"); }
+static void mo_target(Input input) { text::parse_mo(text_of(input), "messages.mo"); }
+
+const Target target_mo{"mo", &mo_target};
 
 }  // namespace hinge::fuzz

@@ -6,7 +6,7 @@
 
 namespace hinge::fuzz {
 
-void packed_target(Input input) {
+static void packed_target(Input input) {
   if (input.empty()) return;
   const size_t piece = input[0] + size_t{1};
   input = input.subspan(1);
@@ -25,5 +25,7 @@ void packed_target(Input input) {
     if (all > 1 << 20) return;  // a bomb takes a fuzzer's time
   }
 }
+
+const Target target_packed{"packed", &packed_target};
 
 }  // namespace hinge::fuzz

@@ -9,7 +9,7 @@
 
 namespace hinge::fuzz {
 
-void parallel_target(Input input) {
+static void parallel_target(Input input) {
   static MemoryFile source, target;
   if (input.empty()) return;
   const auto on_error = input[0] % 2 == 0 ? text::OnError::stop : text::OnError::skip;
@@ -26,5 +26,7 @@ void parallel_target(Input input) {
     if (const auto line = lines.next(); !line || line->text != expected) throw std::logic_error("another line");
   if (lines.next()) throw std::logic_error("one line more");
 }
+
+const Target target_parallel{"parallel", &parallel_target};
 
 }  // namespace hinge::fuzz

@@ -7,7 +7,7 @@
 
 namespace hinge::fuzz {
 
-void po_target(Input input) {
+static void po_target(Input input) {
   text::PoFile file(std::string(text_of(input)), "messages.po");
   for (size_t i = 0; i < file.empty_entries().size(); ++i) file.fill(i, file.empty_entries()[i].sources);
   const int64_t messages = file.messages();
@@ -20,5 +20,7 @@ void po_target(Input input) {
   }
   if (again != messages) throw std::logic_error("the filled catalogue has another number of messages");
 }
+
+const Target target_po{"po", &po_target};
 
 }  // namespace hinge::fuzz

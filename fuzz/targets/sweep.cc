@@ -5,9 +5,11 @@
 
 namespace hinge::fuzz {
 
-void sweep_target(Input input) {
+static void sweep_target(Input input) {
   static MemoryFile file;
   experiment::read_sweep(file.holding(input));
 }
+
+const Target target_sweep{"sweep", &sweep_target};
 
 }  // namespace hinge::fuzz

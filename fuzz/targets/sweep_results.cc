@@ -7,7 +7,7 @@
 
 namespace hinge::fuzz {
 
-void sweep_results_target(Input input) {
+static void sweep_results_target(Input input) {
   static MemoryFile file, again_file;
   const std::vector<experiment::PointResult> results = experiment::read_all_results(file.holding(input));
   std::string written;
@@ -17,5 +17,7 @@ void sweep_results_target(Input input) {
   if (again.size() != results.size()) throw std::logic_error("results change when they are written and read");
   experiment::read_results(file.holding(input));
 }
+
+const Target target_sweep_results{"sweep_results", &sweep_results_target};
 
 }  // namespace hinge::fuzz

@@ -51,11 +51,13 @@ MaybeGzipped::~MaybeGzipped() {
 }
 
 std::vector<uint8_t> MaybeGzipped::read(uint64_t count) {
-  constexpr uint64_t kChunk = 4 << 20;  // a count that the file does not keep must not cost its memory
+  constexpr uint64_t kFirst = 1 << 16, kMost = 4 << 20;  // a count that the file does not keep must not cost its memory
+  uint64_t chunk = kFirst;
   std::vector<uint8_t> bytes;
   while (file_ != nullptr && bytes.size() < count) {
     const auto file = static_cast<gzFile>(file_);
-    const size_t before = bytes.size(), wanted = std::min(kChunk, count - before);
+    const size_t before = bytes.size(), wanted = std::min(chunk, count - before);
+    chunk = std::min(2 * chunk, kMost);
     bytes.resize(before + wanted);
     const int got = gzread(file, bytes.data() + before, static_cast<unsigned>(wanted));
     bytes.resize(before + static_cast<size_t>(got > 0 ? got : 0));

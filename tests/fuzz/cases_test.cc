@@ -21,6 +21,13 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
+const std::vector<Target>& targets() {
+#define X(name) target_##name,
+  static const std::vector<Target> all = {HINGE_FUZZ_TARGETS(X)};
+#undef X
+  return all;
+}
+
 class CasesTest : public testing::TestWithParam<Target> {};
 INSTANTIATE_TEST_SUITE_P(Targets, CasesTest, testing::ValuesIn(targets()), [](const auto& given) { return std::string(given.param.name); });
 
