@@ -21,6 +21,7 @@
 #include "../support/errors.h"
 #include "../support/temporary_folder.h"
 #include "../train/runs.h"
+#include "loaded_program.h"
 #include "support/safetensors.h"
 #include "torture.h"
 
@@ -71,7 +72,6 @@ class FaultsTest : public support::TemporaryFolderTest {
  protected:
   FaultsTest() { put("tiny.toml", kConfig); }
 
-  using Environment = std::vector<std::pair<std::string, std::string>>;
   static std::function<void()> with(const Environment& environment) {
     return [environment] {
       for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -85,9 +85,18 @@ class FaultsTest : public support::TemporaryFolderTest {
       const std::vector<std::string>& arguments, const std::function<void()>& at_start = [] {}) const {
     return Process(path("out"), path("err"), arguments, at_start).wait();
   }
+  // The same from a program that is loaded already.
+  static LoadedProgram& loaded() {
+    static LoadedProgram program;
+    return program;
+  }
+  Ended loaded_hinge(const std::vector<std::string>& arguments, const Environment& environment = {}) const {
+    return LoadedProgram::Process(loaded(), path("out"), path("err"), arguments, environment).wait();
+  }
   double undisturbed() const {
+    loaded_hinge({"--version"});
     const double started = now();
-    const Ended ended = hinge(begin("undisturbed"));
+    const Ended ended = loaded_hinge(begin("undisturbed"));
     EXPECT_EQ(ended.code, 0) << ended.err;
     return now() - started;
   }
@@ -107,7 +116,7 @@ class FaultsTest : public support::TemporaryFolderTest {
   }
   // Gone on with, it ends as if nothing had happened.
   void expect_to_end_as_undisturbed(const std::string& run) const {
-    const Ended ended = hinge(go_on(run));
+    const Ended ended = loaded_hinge(go_on(run));
     ASSERT_EQ(ended.code, 0) << ended.err;
     EXPECT_EQ(train::read_status(path(run)).state, "done");
     EXPECT_EQ(train::last_checkpoint_bytes(path(run), kSteps), train::last_checkpoint_bytes(path("undisturbed"), kSteps));
@@ -139,7 +148,7 @@ struct Fault {
 class InjectedFaultsTest : public FaultsTest {
  protected:
   static Environment environment(const std::string& run, const std::string& fault) {
-    return {{"LD_PRELOAD", HINGE_SHIM}, {"HINGE_FAULT_FOLDER", run}, {"HINGE_FAULT", fault}};
+    return {{"HINGE_FAULT_FOLDER", run}, {"HINGE_FAULT", fault}};
   }
   // Every fault that there can be in a process that makes so many calls.
   static std::vector<Fault> all_faults(const std::map<std::string, long>& calls) {
@@ -161,7 +170,7 @@ class InjectedFaultsTest : public FaultsTest {
     Environment log = environment(run, "");
     log.emplace_back("HINGE_FAULT_LOG", path("log"));
     fs::remove(path("log"));
-    const Ended ended = hinge(arguments, with(log));
+    const Ended ended = loaded_hinge(arguments, log);
     EXPECT_EQ(ended.code, 0) << ended.err;
     std::map<std::string, long> calls;
     std::ifstream lines(path("log"));
@@ -179,7 +188,7 @@ TEST_F(InjectedFaultsTest, LoseNothingOfANewRun) {
     const Fault& fault = faults[i];
     SCOPED_TRACE(fmt::format("{} {} of error {} {}", fault.call, fault.number, fault.error, fault.how));
     const Ended ended =
-        hinge(begin("run"), with(environment(path("run"), fmt::format("{} {} {} {}", fault.call, fault.number, fault.error, fault.how))));
+        loaded_hinge(begin("run"), environment(path("run"), fmt::format("{} {} {} {}", fault.call, fault.number, fault.error, fault.how)));
     expect_sound("run", ended);
     expect_to_end_as_undisturbed("run");
     fs::remove_all(path("run"));
@@ -198,7 +207,7 @@ TEST_F(InjectedFaultsTest, LoseNothingOfAResumedRun) {
     SCOPED_TRACE(fmt::format("{} {} of error {} {}", fault.call, fault.number, fault.error, fault.how));
     fs::copy(path("half"), path("run"), fs::copy_options::recursive);
     const Ended ended =
-        hinge(go_on("run"), with(environment(path("run"), fmt::format("{} {} {} {}", fault.call, fault.number, fault.error, fault.how))));
+        loaded_hinge(go_on("run"), environment(path("run"), fmt::format("{} {} {} {}", fault.call, fault.number, fault.error, fault.how)));
     expect_sound("run", ended);
     EXPECT_GE(train::latest_checkpoint(path("run")).found.value().step, 4);
     expect_to_end_as_undisturbed("run");
@@ -214,8 +223,8 @@ TEST_F(FaultsTest, KillsLoseNothing) {
   for (int64_t run = 0; accidents.go_on(); ++run) {
     const std::string name = fmt::format("run-{}", run);
     for (bool done = false; !done && accidents.go_on();) {
-      Process process(path("out"), path("err"), go_on(name));
-      const double end = now() + std::uniform_real_distribution(0.2 * whole, 1.05 * whole)(random);
+      LoadedProgram::Process process(loaded(), path("out"), path("err"), go_on(name));
+      const double end = now() + std::uniform_real_distribution(0.0, 1.05 * whole)(random);
       while (!process.ended() && now() < end) std::this_thread::sleep_for(std::chrono::microseconds(500));
       process.send(SIGKILL);
       const Ended ended = process.wait();
@@ -405,7 +414,7 @@ TEST_F(FaultsTest, NotANumberInAnyLayerIsNamed) {
   stopped("run");
   const train::Checkpoint checkpoint = train::latest_checkpoint(path("run")).found.value();
   fs::copy(path("run"), path("good"), fs::copy_options::recursive);
-  Accidents accidents("NaN in a parameter or in its optimiser state", 4, 1000, 1000);
+  Accidents accidents("NaN in a parameter or in its optimiser state", 4, 1000);
   for (const char* name : {train::kWeights, train::kState}) {
     const std::string file = checkpoint.file(name);
     size_t tensors = 0;

@@ -1,14 +1,20 @@
-// To be preloaded into a program whose system calls are to fail, or whose clock is to jump. Environment:
+// To be preloaded into a program whose system calls are to fail, whose clock is to jump, or which is to be loaded once and started often.
+// Environment:
 //   HINGE_FAULT_FOLDER  only calls on files below it count
 //   HINGE_FAULT         "CALL K ERROR once" or "CALL K ERROR on": the K-th open, write, fsync, rename or mmap fails, or all from it on.
 //                       ERROR is a number of errno; 0 is a short write: half of the bytes.
 //   HINGE_FAULT_LOG     a file that gets a line for each call that counts
 //   HINGE_CLOCK_JUMPS   seconds by which the time of day jumps, forth and back, at every look at it
+//   HINGE_FORK_SERVER   a descriptor: main() is not called but in children, one for each message (loaded_program.h). Most of the time of a
+//                       short run is that of loading LibTorch.
 // The calls themselves are made directly: this has nothing of the C library's below it that could call it again.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -43,8 +49,8 @@ struct Plan {
 
 std::atomic<long> counts[kCalls];
 
-const Plan& plan() {
-  static const Plan plan;
+Plan& plan() {
+  static Plan plan;
   return plan;
 }
 
@@ -90,9 +96,56 @@ time_t jump() {
   return looks++ % 2 == 0 ? std::atol(text) : -std::atol(text);
 }
 
+// ---- a program that is loaded once
+
+using Main = int (*)(int, char**, char**);
+Main real_main = nullptr;
+
+// In the child of a server: `words` are where its output goes, its variables up to an empty word, and its arguments.
+int run(char* words, const char* end) {
+  const auto next = [&] {
+    char* const word = words;
+    words += std::strlen(words) + 1;
+    return word;
+  };
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) ::dup2(::open(next(), O_WRONLY | O_CREAT | O_TRUNC, 0666), descriptor);
+  for (char* variable = next(); *variable != '\0'; variable = next()) ::putenv(variable);
+  char* arguments[64] = {};
+  int count = 0;
+  while (words < end && count < 63) arguments[count++] = next();
+  plan() = Plan();
+  return real_main(count, arguments, environ);
+}
+
+// For each message a child; the answers are its id and, once it has ended, its status.
+int serve(int, char**, char**) {
+  static char message[1 << 14];
+  const int socket = std::atoi(std::getenv("HINGE_FORK_SERVER"));
+  for (;;) {
+    const ssize_t size = ::recv(socket, message, sizeof message, 0);
+    if (size <= 0) std::_Exit(0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::close(socket);
+      ::unsetenv("HINGE_FORK_SERVER");
+      return run(message, message + size);
+    }
+    int status = 0;
+    if (child < 0 || ::send(socket, &child, sizeof child, 0) < 0 || ::waitpid(child, &status, 0) != child) std::_Exit(1);
+    if (::send(socket, &status, sizeof status, 0) < 0) std::_Exit(0);
+  }
+}
+
 }  // namespace
 
 extern "C" {
+
+int __libc_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+  using Start = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
+  const auto start = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
+  real_main = main;
+  return start(std::getenv("HINGE_FORK_SERVER") != nullptr ? &serve : main, argc, argv, init, fini, rtld_fini, stack_end);
+}
 
 int open(const char* path, int flags, ...) {
   va_list list;

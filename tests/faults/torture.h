@@ -1,5 +1,5 @@
 // How long the tests here go on, and what they did. HINGE_TEST_QUICK=1 takes a sample; `make torture` gives a time, and gets a row for each
-// kind of accident in the file that HINGE_TORTURE_RESULTS names: what, how often, how often something was lost.
+// kind of accident in the file that HINGE_TORTURE_RESULTS names: what, how often (of how many there are), how often something was lost.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ class Accidents {
   }
   ~Accidents() {
     if (const char* file = std::getenv("HINGE_TORTURE_RESULTS"))
-      std::ofstream(file, std::ios::app) << what_ << '\t' << count_ << '\t' << lost_ << '\n';
+      std::ofstream(file, std::ios::app) << what_ << '\t' << count_ << (all_ == INT64_MAX ? "" : " of " + std::to_string(all_)) << '\t'
+                                         << lost_ << '\n';
   }
   Accidents(const Accidents&) = delete;
   Accidents& operator=(const Accidents&) = delete;
