@@ -160,6 +160,7 @@ class Runner {
   }
 
   SweepOutcome run() {
+    if (!reused_.empty()) support::make_folders(options_.folder);
     for (const PointResult& result : reused_) keep(result);
     if (count(Work::State::waiting) > 0) {
       support::make_folders(logs());

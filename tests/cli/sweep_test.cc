@@ -274,6 +274,9 @@ TEST_F(SweepCommandTest, WhatAnotherSweepHasMeasuredIsNotRunAgain) {
   json expected = results("runs").at(R"({"h":"relu","seed":1})"), found = results("again").at(R"({"h":"relu","lr":0.001,"seed":1})");
   expected.erase("point"), found.erase("point");
   EXPECT_EQ(found, expected);
+  const Ended apart = run("apart", {"--results", path("r.jsonl")});
+  EXPECT_EQ(apart.code, 0) << apart.err;
+  EXPECT_EQ(content("apart/results.jsonl"), content("r.jsonl"));
   EXPECT_TRUE(mentions(run("changed", {"--set", "optim.steps=10", "--dry-run"}).out, {"4 points, 4 to run"}));
 }
 
