@@ -203,6 +203,29 @@ TEST_F(Cli, BenchGemmMeasuresTheProductsOfAModel) {
   expect_usage_error("bench gemm --workers 0", {"'0'", "from 1 to"});
 }
 
+// 2 of 3 parts of 6 tokens: the formulas of docs/scaling.md.
+TEST_F(Cli, BenchSequenceCountsWhatProcessesSend) {
+  const Result result = hinge(
+      "launch -n 3 -- bench sequence --tokens 6 --heads 2 --width 8 --rounds 1 --kinds relu,softmax,relu/keys --json " + path("rows.json"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const nlohmann::json rows = nlohmann::json::parse(content("rows.json")).at("rows");
+  const auto expect = [&](size_t row, const char* kind, int64_t numbers, int64_t messages, int64_t rounds) {
+    EXPECT_EQ(rows.at(row).at("kind"), kind);
+    EXPECT_EQ(rows.at(row).at("bytes"), 4 * numbers);
+    EXPECT_EQ(rows.at(row).at("messages"), messages);
+    EXPECT_EQ(rows.at(row).at("rounds"), rounds);
+  };
+  constexpr int64_t n = 4, H = 2, D = 8;
+  expect(0, "relu", 2 * n * H * D, 4, 2);
+  expect(1, "relu", 3 * n * H * D, 4, 2);
+  expect(2, "softmax", n * H * (2 * D + 1), 4, 2);
+  expect(3, "softmax", n * H * (3 * D + 2), 4, 2);
+  expect(4, "relu", 2 * n * H * D, 2, 1);
+  expect(5, "relu", 4 * n * H * D, 4, 2);
+  expect(6, "one number per row and head", n * H, 2, 1);
+  expect_usage_error("bench sequence", {"hinge launch -n 2 -- bench sequence"});
+}
+
 TEST_F(Cli, BenchTranslateMeasuresAndSaysOnWhat) {
   const Result result = hinge("bench translate --cases decode --attention reluformer --threads 1 --rounds 1 --json " + path("rows.json"));
   ASSERT_EQ(result.code, 0) << result.err;

@@ -1,5 +1,6 @@
 // Training with several processes, as users and accidents meet it: the same bits as in one, with any number of them before and after an
 // interruption; one that is killed, or does not fit to the others. HINGE_COMMAND is the program's path.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <tuple>
 
@@ -137,6 +139,81 @@ TEST_P(ProcessesTest, KilledItGoesOnWithFewerToTheSameBits) {
   process.wait();
   expect_done(begin("again", {"--or-resume"}));
   expect_same("one", "again");
+}
+
+// ---- teams that share the tokens of an image
+
+class TeamsTest : public ProcessesTest {
+ protected:
+  // Without what would be dropped by its place.
+  TeamsTest() {
+    vision::Config config = vision::tiny(kSteps);
+    config.model.dropout = 0, config.model.attention.dropout.reset();
+    config.model.image_size = config.data.synthetic_size = 12;  // 9 tokens
+    config.train.shards = 2;
+    put("tiny.toml", support::write_config(config));
+  }
+  static std::vector<std::string> teams_of(int64_t size, std::vector<std::string> command) {
+    command.insert(command.end(), {"--set", fmt::format("train.sequence_parallel={}", size)});
+    return command;
+  }
+  // Sums of tokens in another order, through 24 steps of Adam: at most kFar apart.
+  static constexpr double kFar = 2e-3;
+};
+INSTANTIATE_TEST_SUITE_P(Vision, TeamsTest, ::testing::Values("vision"), [](const auto& given) { return given.param; });
+
+TEST_P(TeamsTest, TheLossesAreThoseOfOneProcess) {
+  expect_done(begin("one"));
+  for (const auto& [processes, size] : {std::pair(2, 2), std::pair(4, 2), std::pair(4, 4)}) {
+    const std::string run = fmt::format("{} in teams of {}", processes, size);
+    expect_done(on(processes, teams_of(size, begin(run))));
+    EXPECT_EQ(read_status(path(run)).state, "done");
+    train::expect_close_metrics(path("one"), path(run), kFar);
+  }
+}
+
+TEST_P(TeamsTest, StoppedItGoesOnWithOneProcessAndInTeams) {
+  expect_done(begin("one"));
+  for (const int64_t then : {1, 2}) {
+    const std::string run = fmt::format("then {}", then);
+    Process process(path("out"), path("err"), on(2, teams_of(2, begin(run))));
+    wait_for_checkpoint(process, run);
+    process.send(SIGINT);
+    const Ended ended = process.wait();
+    EXPECT_TRUE(ended.code == 0 || ended.code == 130) << ended.err;
+    if (ended.code != 0) expect_done(on(static_cast<int>(then), teams_of(then, go_on(run))));
+    train::expect_close_metrics(path("one"), path(run), kFar);
+  }
+}
+
+TEST_P(TeamsTest, AnEvaluationInTeamsHasTheSameNumbers) {
+  expect_done(begin("one"));
+  const auto evaluated = [&](int processes, int64_t size) {
+    expect_done(on(processes, teams_of(size, {"eval", path("one"), "--json", path("eval.json")})));
+    return nlohmann::json::parse(hinge_command::read_file(path("eval.json")));
+  };
+  const nlohmann::json alone = evaluated(1, 1);
+  for (const auto& [processes, size] : {std::pair(2, 1), std::pair(2, 2), std::pair(4, 2)}) {
+    const nlohmann::json shared = evaluated(processes, size);
+    EXPECT_EQ(shared["images"], alone["images"]);
+    EXPECT_NEAR(shared["loss"].get<double>(), alone["loss"].get<double>(), 1e-5);
+    EXPECT_NEAR(shared["accuracy"].get<double>(), alone["accuracy"].get<double>(), 0.02);  // an image on the border
+  }
+}
+
+TEST_P(TeamsTest, WhatDoesNotGoIsNamed) {
+  const auto refused = [&](int processes, const std::vector<std::string>& more) {
+    const Ended ended = hinge(on(processes, begin("refused", more)));
+    EXPECT_NE(ended.code, 0);
+    EXPECT_FALSE(train::is_run(path("refused")));
+    return ended.err;
+  };
+  const std::string two = "train.sequence_parallel=2";
+  EXPECT_TRUE(mentions(refused(1, {"--set", two}), {"train.sequence_parallel 2 needs 2 processes", "hinge launch -n 2"}));
+  EXPECT_TRUE(mentions(refused(2, {"--set", "train.sequence_parallel=4"}), {"train.sequence_parallel 4 needs 4 processes", "got 2"}));
+  EXPECT_TRUE(mentions(refused(2, {"--set", "train.sequence_parallel=3"}), {"train.sequence_parallel must be a power of two, got 3"}));
+  EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "model.dropout=0.1"}), {"model.dropout is 0.1", "train.sequence_parallel"}));
+  EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "train.workers=2"}), {"train.workers is 2", "train.sequence_parallel 2"}));
 }
 
 // ---- processes that do not fit together, started by hand
