@@ -70,6 +70,9 @@ AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& o
 // The length rule `keys` becomes `visible` in a causal attention: a decoder does not know how many keys there will be.
 PackedAttentionOptions attention_options(const AttentionConfig& config, const std::string& key, bool causal = false);
 
+// Throws std::runtime_error, with the key, for an attention that ranks cannot share (nn/sequence_attention.h).
+void require_splittable(const AttentionConfig& config, const std::string& key);
+
 // The attentions among the layers that a forward pass has shown.
 std::vector<AttentionView> attentions_of(const std::vector<LayerView>& layers);
 

@@ -158,7 +158,7 @@ class Loop {
       end_step();
     }
     const bool finished = step_ == settings_.steps() && !evaluation_due() && !average_due();
-    if (!finished && saved_at_ != step_) save();
+    if (!finished && saved_at_ != step_) save_together();
     progress_->finish();
     if (metrics_) metrics_->sync();
     write_status(finished ? "done" : "stopped", "");
@@ -203,7 +203,7 @@ class Loop {
   void end_step() {
     if (evaluation_due() && !evaluate()) return;
     if (average_due() && !average()) return;
-    if (step_ % settings_.checkpoint_steps == 0 || step_ == settings_.steps() || best_step_ == step_) save();
+    if (step_ % settings_.checkpoint_steps == 0 || step_ == settings_.steps() || best_step_ == step_) save_together();
   }
 
   void go_on_with_the_last_step() {
@@ -467,6 +467,12 @@ class Loop {
     if (folder_) write_checkpoint();
     saved_at_ = step_;
     write_status("running", "");
+  }
+
+  // Where all processes are at the same place.
+  void save_together() {
+    if (group_) require_same_weights(trainable_.parameters(), *group_);
+    save();
   }
 
   void write_checkpoint() {

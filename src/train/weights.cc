@@ -1,10 +1,12 @@
 #include "train/weights.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <cstring>
 #include <stdexcept>
 
+#include "support/hash.h"
 #include "support/safetensors.h"
 
 namespace hinge::train {
@@ -34,6 +36,23 @@ void save_weights(const std::string& path, const nn::Parameters& parameters, con
     views.push_back({parameter.name, support::Dtype::kF32, value.sizes().vec(), value.data_ptr<float>()});
   }
   support::write_safetensors(path, views, {{"format", "pt"}});
+}
+
+void require_same_weights(const nn::Parameters& parameters, distributed::ProcessGroup& group) {
+  std::vector<uint64_t> hashes;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    const at::Tensor value = parameter.value.contiguous();
+    hashes.push_back(support::fnv1a({reinterpret_cast<const char*>(value.data_ptr<float>()), value.nbytes()}));
+  }
+  const std::string own(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(uint64_t));
+  const std::vector<std::string> all = group.all_gather_bytes(own);
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    for (size_t i = 0; i < hashes.size(); ++i)
+      if (all[rank].compare(i * sizeof(uint64_t), sizeof(uint64_t), all[0], i * sizeof(uint64_t), sizeof(uint64_t)) != 0)
+        throw std::runtime_error(fmt::format(
+            "the weights of rank {} are no longer those of rank 0; the first that differs is {}: a machine computes wrongly, or "
+            "is of another kind",
+            rank, parameters.all()[i].name));
 }
 
 }  // namespace hinge::train

@@ -141,17 +141,24 @@ TEST_P(ProcessesTest, KilledItGoesOnWithFewerToTheSameBits) {
   expect_same("one", "again");
 }
 
-// ---- teams that share the tokens of an image
+// ---- teams that share the tokens of a sequence
 
 class TeamsTest : public ProcessesTest {
  protected:
-  // Without what would be dropped by its place.
+  // Without dropout of weights.
   TeamsTest() {
-    vision::Config config = vision::tiny(kSteps);
-    config.model.dropout = 0, config.model.attention.dropout.reset();
-    config.model.image_size = config.data.synthetic_size = 12;  // 9 tokens
-    config.train.shards = 2;
-    put("tiny.toml", support::write_config(config));
+    if (std::string(GetParam()) == "vision") {
+      vision::Config config = vision::tiny(kSteps);
+      config.model.attention.dropout.reset();
+      config.model.image_size = config.data.synthetic_size = 12;  // 9 tokens
+      config.train.shards = 2;
+      put("tiny.toml", support::write_config(config));
+    } else {
+      translation::Config config = translation::tiny(folder_.string(), kSteps);
+      config.model.attention.dropout.reset();
+      config.train.shards = 2, config.train.bleu_sentences = 5;
+      put("tiny.toml", support::write_config(config));
+    }
   }
   static std::vector<std::string> teams_of(int64_t size, std::vector<std::string> command) {
     command.insert(command.end(), {"--set", fmt::format("train.sequence_parallel={}", size)});
@@ -160,7 +167,9 @@ class TeamsTest : public ProcessesTest {
   // Sums of tokens in another order, through 24 steps of Adam: at most kFar apart.
   static constexpr double kFar = 2e-3;
 };
-INSTANTIATE_TEST_SUITE_P(Vision, TeamsTest, ::testing::Values("vision"), [](const auto& given) { return given.param; });
+INSTANTIATE_TEST_SUITE_P(Tasks, TeamsTest, ::testing::Values("vision", "translation"), [](const auto& given) { return given.param; });
+class TeamsOfVisionTest : public TeamsTest {};
+INSTANTIATE_TEST_SUITE_P(Vision, TeamsOfVisionTest, ::testing::Values("vision"), [](const auto& given) { return given.param; });
 
 TEST_P(TeamsTest, TheLossesAreThoseOfOneProcess) {
   expect_done(begin("one"));
@@ -186,7 +195,7 @@ TEST_P(TeamsTest, StoppedItGoesOnWithOneProcessAndInTeams) {
   }
 }
 
-TEST_P(TeamsTest, AnEvaluationInTeamsHasTheSameNumbers) {
+TEST_P(TeamsOfVisionTest, AnEvaluationInTeamsHasTheSameNumbers) {
   expect_done(begin("one"));
   const auto evaluated = [&](int processes, int64_t size) {
     expect_done(on(processes, teams_of(size, {"eval", path("one"), "--json", path("eval.json")})));
@@ -212,7 +221,8 @@ TEST_P(TeamsTest, WhatDoesNotGoIsNamed) {
   EXPECT_TRUE(mentions(refused(1, {"--set", two}), {"train.sequence_parallel 2 needs 2 processes", "hinge launch -n 2"}));
   EXPECT_TRUE(mentions(refused(2, {"--set", "train.sequence_parallel=4"}), {"train.sequence_parallel 4 needs 4 processes", "got 2"}));
   EXPECT_TRUE(mentions(refused(2, {"--set", "train.sequence_parallel=3"}), {"train.sequence_parallel must be a power of two, got 3"}));
-  EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "model.dropout=0.1"}), {"model.dropout is 0.1", "train.sequence_parallel"}));
+  EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "model.attention.dropout=0.1"}),
+                       {"model.attention.dropout is 0.1", "train.sequence_parallel"}));
   EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "train.workers=2"}), {"train.workers is 2", "train.sequence_parallel 2"}));
 }
 

@@ -6,12 +6,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "../distributed/ranks.h"
 #include "../support/errors.h"
 #include "train/processes.h"
 #include "train/sharded_gradient.h"
+#include "train/weights.h"
 
 namespace hinge::train {
 namespace {
@@ -182,6 +184,24 @@ TEST(PlanWorkers, IsThatOfEachProcess) {
   EXPECT_EQ(plan(run, 4, 4), Pair(1, 4));  // as many as there are shards
   EXPECT_TRUE(mentions(support::error_of([&] { plan(run, 4, 8); }), {"8 processes", "train.shards 4"}));
   EXPECT_TRUE(mentions(support::error_of([&] { plan({}, 4, 3); }), {"power of two", "got 3"}));
+}
+
+// One bit of one weight.
+TEST(RequireSameWeights, NamesTheRankAndTheParameterThatDiffer) {
+  for (const bool differs : {false, true}) {
+    const HeldPort port;
+    const auto errors = run_ranks(3, [&](int rank) {
+      ProcessGroup group(environment_of(rank, 3, port), "test");
+      const Model model;
+      if (differs && rank == 2) model.w2.data_ptr<float>()[7] = std::nextafter(model.w2.data_ptr<float>()[7], 9.0F);
+      require_same_weights(model.parameters, group);
+      group.leave();
+    });
+    for (const std::string& error : errors) {
+      EXPECT_EQ(differs, mentions(error, {"weights of rank 2", "rank 0", "w2"})) << error;
+      EXPECT_EQ(differs, !error.empty());
+    }
+  }
 }
 
 }  // namespace

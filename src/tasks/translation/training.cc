@@ -88,7 +88,6 @@ RunText read_run_text(const Config& config, const std::optional<text::Vocabulary
 void check(const Config& config) {
   const OptimConfig& optim = config.optim;
   train::check(optim, config.train);
-  require(config.train.sequence_parallel == 1, "train.sequence_parallel is for vision transformers: here it must be 1");
   require(optim.label_smoothing >= 0 && optim.label_smoothing < 1,
           fmt::format("optim.label_smoothing must be in [0, 1), got {}", optim.label_smoothing));
   require(optim.regulariser_weight >= 0 && std::isfinite(optim.regulariser_weight),
@@ -101,7 +100,7 @@ void check(const Config& config) {
   require(config.train.bleu_sentences >= 0, fmt::format("train.bleu_sentences cannot be negative, got {}", config.train.bleu_sentences));
   models::Seq2SeqConfig model = config.model;
   if (model.vocabulary == 0) model.vocabulary = 1;  // stands for the number that is not known yet
-  models::resolved(model);
+  models::require_splittable(models::resolved(model), config.train.sequence_parallel);
   check_lengths(config);
 }
 
@@ -136,6 +135,7 @@ class TranslationTraining : public train::Trainable {
         data_(std::move(data)),
         bleu_(std::move(bleu)),
         processes_(processes),
+        each_(processes.group()),
         model_(config_.model, train::stream_seed(seed(), train::Stream::weights)),
         batches_(data_.train, batch_options(config_, /*training=*/true)),
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
@@ -144,7 +144,7 @@ class TranslationTraining : public train::Trainable {
     const int64_t parameters = model_.parameters().count();
     const int64_t parts = text::even_parts(batches_.sample_lengths(kSampledBatches), train::tolerated_unevenness(parameters));
     plan_ = processes_.plan(config_.train, parts, parameters);
-    config_.train.shards = train::shards_of(config_.train, plan_, processes_.count());
+    config_.train.shards = train::shards_of(config_.train, plan_, processes_.teams());
     train::use_threads(plan_.workers * plan_.threads);
   }
 
@@ -153,7 +153,7 @@ class TranslationTraining : public train::Trainable {
 
   train::LoopSettings settings() {
     const auto steps = [this](double epochs, int64_t most) { return steps_of(batches_, epochs, most); };
-    return train::loop_settings(config_.optim, config_.train, plan_, steps, processes_.count());
+    return train::loop_settings(config_.optim, config_.train, plan_, steps, processes_.teams());
   }
 
   const nn::Parameters& parameters() const override { return model_.parameters(); }
@@ -190,20 +190,25 @@ class TranslationTraining : public train::Trainable {
                      .regulariser = optim.regulariser_weight > 0,
                      .regulariser_margin = optim.regulariser_margin.value_or(std::numeric_limits<double>::infinity()),
                      .label_smoothing = optim.label_smoothing,
-                     .views = nullptr});
-    // The mean over the step's tokens: a shard counts by its tokens, so that a step does not depend on how it is cut.
-    const auto tokens = static_cast<double>(result.tokens);
-    const double share = tokens / static_cast<double>(tokens_);
-    const double loss = share * result.loss.item<double>();
-    const double regulariser = result.regulariser.defined() ? share * result.regulariser.item<double>() : 0;
+                     .views = nullptr,
+                     .ranks = processes_.sequence()});
+    // The mean over the step's tokens: a shard counts by its tokens, so that a step does not depend on how it is cut. In a team, each
+    // member has the loss of its own tokens, and a part of the regulariser.
+    const auto all_tokens = static_cast<double>(tokens_), tokens = static_cast<double>(batch->labels.numel());
+    const double own_share = static_cast<double>(result.tokens) / all_tokens, share = tokens / all_tokens;
+    const bool regularised = result.regulariser.defined();
+    const std::vector<double> sums =
+        sums_of_team({own_share * result.loss.item<double>(), regularised ? share * result.regulariser.item<double>() : 0, result.nll,
+                      static_cast<double>(result.right)});
+    const double loss = sums[0], regulariser = sums[1];
     if (!std::isfinite(loss) || !std::isfinite(regulariser)) return {.loss = std::isfinite(loss) ? regulariser : loss};
-    train::ShardOutcome outcome{loss, static_cast<double>(result.right), tokens};
+    train::ShardOutcome outcome{loss, sums[3], tokens};
     outcome.flops = model_.flops(lengths_of(batch->source), lengths_of(batch->target));
-    outcome.sums = {{"loss", loss * static_cast<double>(tokens_)}, {"nll", result.nll}, {"right", outcome.right}, {"tokens", tokens}};
+    outcome.sums = {{"loss", loss * all_tokens}, {"nll", sums[2]}, {"right", outcome.right}, {"tokens", tokens}};
     if (optim.regulariser_weight > 0) outcome.sums["regulariser"] = regulariser;
     outcome.gradients = regulariser_weight_ > 0 ? train::gradients_of(model_.parameters(), {result.loss, result.regulariser},
-                                                                      {share, regulariser_weight_ * share})
-                                                : train::gradients_of(model_.parameters(), {result.loss}, {share});
+                                                                      {own_share, regulariser_weight_ * share})
+                                                : train::gradients_of(model_.parameters(), {result.loss}, {own_share});
     return outcome;
   }
 
@@ -231,12 +236,12 @@ class TranslationTraining : public train::Trainable {
   }
 
   std::optional<train::EvaluationOutcome> evaluate(const std::atomic<bool>& stop, const train::EvaluationProgress& progress) override {
-    if (stop && processes_.count() == 1) return {};
+    if (stop && each_.count() == 1) return {};
     const auto goes_on = [&](int64_t done, int64_t all) {
       progress("evaluating", done, all);
       return !stop;
     };
-    const std::optional<Evaluation> result = translation::evaluate(model_, valid_, goes_on, processes_);
+    const std::optional<Evaluation> result = translation::evaluate(model_, valid_, goes_on, each_);
     if (!result) return {};
     const double loss = result->loss(), perplexity = result->perplexity();
     train::EvaluationOutcome outcome{-loss, {{"loss", loss}, {"perplexity", perplexity}, {"token_accuracy", result->accuracy()}}, {}};
@@ -264,6 +269,15 @@ class TranslationTraining : public train::Trainable {
   nlohmann::json text_size() const { return {data_.train->size(), data_.train->source_tokens(), data_.train->target_tokens()}; }
 
  private:
+  // The same numbers of all members of the team, added up.
+  std::vector<double> sums_of_team(std::vector<double> numbers) const {
+    if (nn::SequenceRanks* ranks = processes_.sequence()) {
+      const at::Tensor sums = nn::sum_over_ranks(at::tensor(numbers, at::kDouble), *ranks);
+      numbers.assign(sums.data_ptr<double>(), sums.data_ptr<double>() + sums.numel());
+    }
+    return numbers;
+  }
+
   uint64_t seed() const { return static_cast<uint64_t>(config_.train.seed); }
 
   // Nothing: stopped before its end.
@@ -272,21 +286,21 @@ class TranslationTraining : public train::Trainable {
       progress("translating", done, all);
       return !stop;
     };
-    if (processes_.count() > 1) return shared_bleu(goes_on);
+    if (each_.count() > 1) return shared_bleu(goes_on);
     if (stop) return {};
     return bleu_(model_, data_.vocabulary, data_.sources, data_.references, goes_on);
   }
 
   // Each process translates its part.
   std::optional<double> shared_bleu(const BleuProgress& progress) const {
-    const auto [first, last] = processes_.own_part(std::ssize(data_.sources));
+    const auto [first, last] = each_.own_part(std::ssize(data_.sources));
     const std::optional<std::vector<std::string>> own =
         decode::greedy_translations(model_, data_.vocabulary, {data_.sources.begin() + first, data_.sources.begin() + last}, progress);
     std::string bytes;
     if (own) nlohmann::json::to_msgpack(*own, bytes);
     std::vector<std::string> all;
     bool whole = true;
-    for (const std::string& text : processes_.gather(bytes)) {
+    for (const std::string& text : each_.gather(bytes)) {
       whole = whole && !text.empty();
       if (!text.empty())
         for (const nlohmann::json& translation : nlohmann::json::from_msgpack(text)) all.push_back(translation.get<std::string>());
@@ -299,6 +313,7 @@ class TranslationTraining : public train::Trainable {
   const RunText data_;
   const BleuFunction bleu_;
   const train::Processes processes_;
+  const train::Processes each_;  // without teams: in an evaluation, every process has whole sequences of its own
   models::Seq2Seq model_;
   text::Batches batches_, valid_;
   train::WorkersPlan plan_;
@@ -315,11 +330,12 @@ class TranslationTraining : public train::Trainable {
 
 train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
                          BleuFunction bleu, distributed::ProcessGroup* group) {
-  const train::Processes processes(group);
+  train::Processes processes(group);
   check(given);
   RunText data = read_run_text(given, std::nullopt, output, processes);
   const Config config = resolve(given, data);
   processes.require_same(support::write_config(config), data.description());
+  processes.form_teams(config.train.sequence_parallel);
   TranslationTraining training(config, std::move(data), std::move(bleu), processes);
   std::optional<train::RunFolder> run;
   if (processes.first())
@@ -330,7 +346,7 @@ train::TrainResult train(const Config& given, const std::string& folder, const s
 
 train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
                           support::ProgressOutput output, BleuFunction bleu, distributed::ProcessGroup* group) {
-  const train::Processes processes(group);
+  train::Processes processes(group);
   Config config = train::config_to_resume<Config>(folder, changes, processes);
   check(config);
   std::optional<train::RunFolder> run;
@@ -346,6 +362,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   RunText data = read_run_text(config, vocabulary, output, processes);
   config = resolve(config, data);
   processes.require_same(support::write_config(config), data.description());
+  processes.form_teams(config.train.sequence_parallel);
   if (from) require_length_rules(config.model, *from, folder);
   TranslationTraining training(config, std::move(data), std::move(bleu), processes);
   if (from && from->state.contains("text") && from->state["text"] != training.text_size()) {
