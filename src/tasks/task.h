@@ -119,8 +119,8 @@ struct Task {
   // hinge runs
   experiment::ScoreFormat scores;
 
-  // hinge report. The sections come after the curves; a run that is not in them gets a problem that says why. Beside the runs, only files in
-  // the folder `within` are read; empty: any. May be null.
+  // hinge report. The sections come after the curves; a run that is not in them gets a problem that says why. Beside the runs, only files
+  // in the folder `within` are read; empty: any. May be null.
   std::string report_title;
   std::vector<experiment::ReportCurve> curves;
   std::vector<experiment::ReportSection> (*report_sections)(std::vector<experiment::RunSummary>& runs, const std::string& within) = nullptr;
