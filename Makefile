@@ -89,7 +89,7 @@ torture: deps ## Let system calls fail, kill, fill disks: ten minutes of each (T
 	$(call build,release,the hinge command and the tests of faults,hinge hinge_faults faults_test)
 	@rm -f build/release/torture.tsv
 	@HINGE_TORTURE_SECONDS=$(TORTURE_SECONDS) HINGE_TORTURE_RESULTS=build/release/torture.tsv build/release/bin/faults_test --gtest_brief=1
-	@awk -F '\t' 'BEGIN {print "| accident | times | lost something |\n|---|---:|---:|"} {printf "| %s | %s | %d |\n", $$1, $$2, $$3}' build/release/torture.tsv
+	@awk -F '\t' 'BEGIN {print "| fault | times | data lost |\n|---|---:|---:|"} {printf "| %s | %s | %d |\n", $$1, $$2, $$3}' build/release/torture.tsv
 
 .PHONY: package
 package: test-deps build ## A Debian package of the hinge command, with its manual page and completion
