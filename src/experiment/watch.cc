@@ -29,7 +29,9 @@ constexpr int kMostEntries = 20'000;      // that are looked at in them
 constexpr int64_t kSamples = 64;          // lines of a long file of metrics
 constexpr int64_t kShortFile = 16 << 10;  // one that is read whole
 constexpr int64_t kSampleBytes = 4 << 10, kTailBytes = 32 << 10;
-constexpr int64_t kMostBytes = 4 << 20;  // of a config, a status or a note
+constexpr int64_t kMostBytes = 4 << 20;      // of a config, a status or a note
+constexpr int64_t kPiece = 1 << 20;          // of a file of metrics; longer lines are passed over
+constexpr int64_t kMostMetrics = 256 << 20;  // of a longer file, its end is read
 constexpr size_t kMostFollowed = 64;
 constexpr std::string_view kLoss = "train/loss", kTraining = "train/", kEvaluation = "eval/";
 constexpr std::string_view kPerSecond = "_per_second";
@@ -205,17 +207,24 @@ class WatchedFolder::Metrics {
     // Going on with a run replaces the file by one without the steps after its checkpoint.
     if (stamp.inode != read_.inode || stamp.size < offset_) offset_ = 0, curves.clear();
     read_ = stamp;
-    const std::string text = file.read(offset_, stamp.size - offset_);
-    offset_ += static_cast<int64_t>(for_each_line(text, [&](std::string_view line) {
-      const auto record = support::parse_metrics_line(line);
-      if (!record) return;
-      for (const auto& [name, value] : record->values)
-        if (const double* number = std::get_if<double>(&value); number != nullptr && std::isfinite(*number))
-          curves[name].emplace_back(record->step, *number);
-    }));
+    offset_ = std::max(offset_, stamp.size - kMostMetrics);
+    while (offset_ < stamp.size) {
+      const std::string text = file.read(offset_, kPiece);
+      const auto taken = static_cast<int64_t>(for_each_line(text, [&](std::string_view line) { take(line); }));
+      if (taken == 0 && std::ssize(text) < kPiece) return;  // the last line is not whole yet
+      offset_ += taken > 0 ? taken : kPiece;
+    }
   }
 
  private:
+  void take(std::string_view line) {
+    const auto record = support::parse_metrics_line(line);
+    if (!record) return;
+    for (const auto& [name, value] : record->values)
+      if (const double* number = std::get_if<double>(&value); number != nullptr && std::isfinite(*number))
+        curves[name].emplace_back(record->step, *number);
+  }
+
   FileStamp read_;
   int64_t offset_ = 0;
 };
@@ -443,6 +452,17 @@ std::vector<std::string> WatchedFolder::log(const WatchedRun& run, size_t most) 
   for_each_line(text, [&](std::string_view line) { lines.emplace_back(line); });
   if (lines.size() > most) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
   return lines;
+}
+
+void WatchedFolder::require_plain_files(const WatchedRun& run) const {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(run.summary.folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code gone;
+    const fs::file_type type = entry->symlink_status(gone).type();
+    if (type != fs::file_type::regular && type != fs::file_type::directory && type != fs::file_type::not_found)
+      throw std::runtime_error(fmt::format("'{}' is {}: hinge watch reads ordinary files below the folder alone", entry->path().string(),
+                                           type == fs::file_type::symlink ? "a symbolic link" : "no ordinary file"));
+  }
 }
 
 void WatchedFolder::write_note(const WatchedRun& run, std::string_view note) {

@@ -94,6 +94,10 @@ class WatchedFolder {
   // The last lines that a run has said.
   std::vector<std::string> log(const WatchedRun& run, size_t most) const;
 
+  // Throws std::runtime_error if there is a symbolic link or anything but folders and ordinary files in the run, before something else
+  // reads it that follows them.
+  void require_plain_files(const WatchedRun& run) const;
+
   // What a user says of a run; an empty note goes. Both are files in the run. Throw std::runtime_error.
   void write_note(const WatchedRun& run, std::string_view note);
   void archive(const WatchedRun& run, bool archived);

@@ -205,7 +205,7 @@ void require_run(const std::string& folder) {
 }
 
 bool is_training(const std::string& run) {
-  const int lock = support::uninterrupted([&] { return ::open(lock_path(run).c_str(), O_RDONLY | O_CLOEXEC); });
+  const int lock = support::uninterrupted([&] { return ::open(lock_path(run).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); });
   if (lock < 0) return false;
   const bool held = ::flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(lock);

@@ -91,7 +91,8 @@ uint64_t whole(const std::string& text, uint64_t otherwise) {
 json points_json(const experiment::CurvePoints& points) {
   json list = json::array();
   for (const auto& [step, value] : points) {
-    const double digits = value == 0 ? 1 : std::pow(10, 5 - std::floor(std::log10(std::abs(value))));  // six are more than can be drawn
+    // Six digits are more than can be drawn.
+    const double digits = value == 0 ? 1 : std::pow(10, std::min(300.0, 5 - std::floor(std::log10(std::abs(value)))));
     list.push_back({step, std::round(value * digits) / digits});
   }
   return list;
@@ -384,7 +385,11 @@ Response WebApp::report(const Request& request) {
       response.body = experiment::render_html(*require_sweep(sweep).data);
       return response;
     }
-    for (const std::string& id : request.parameters("run")) runs.push_back(require_run(id).summary);
+    for (const std::string& id : request.parameters("run")) {
+      const WatchedRun& run = require_run(id);
+      folder_.require_plain_files(run);
+      runs.push_back(run.summary);
+    }
   }
   if (runs.empty() || runs.size() > kMostRuns) return failure(400, fmt::format("choose 1 to {} runs", kMostRuns));
   const Counted counted(asking_);
@@ -400,6 +405,7 @@ Response WebApp::example(const Request& request) {
     const std::lock_guard lock(mutex_);
     refresh();
     const WatchedRun& run = require_run(request.parameter("run"));
+    folder_.require_plain_files(run);
     folder = run.summary.folder, kind = services_.example_kind(run.summary);
   }
   if (kind.empty()) return failure(422, "runs of this task have no examples");

@@ -2,6 +2,7 @@
 #include "experiment/watch.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -178,6 +179,18 @@ TEST_F(WatchTest, ALongFileIsReadHereAndThere) {
   EXPECT_EQ(folder.curve(run, "none", 300).size(), 0u);
 }
 
+TEST_F(WatchTest, ALineWithoutAnEndTakesNoMemory) {
+  make("run", "done", 3);
+  add_text("run/metrics.jsonl", std::string(3 << 20, ' ') + "\n{\"step\": 40, \"train/loss\": 7}\n");
+  WatchedFolder folder(folder_.string());
+  folder.refresh();
+  EXPECT_EQ(folder.curve(folder.runs()[0], "train/loss", 10).size(), 4u);
+  EXPECT_EQ(folder.curve(folder.runs()[0], "train/loss", 10).back().second, 7);
+  fs::resize_file(folder_ / "run/metrics.jsonl", uintmax_t{1} << 35);  // 32 GiB of nothing
+  folder.refresh();
+  EXPECT_EQ(folder.curve(folder.runs()[0], "train/loss", 10).size(), 4u);
+}
+
 TEST_F(WatchTest, DamagedAndVanishingFilesAreNoErrors) {
   make("run", "done", 10);
   make("gone", "done", 10);
@@ -221,6 +234,23 @@ TEST_F(WatchTest, SymbolicLinksAreNotFollowed) {
   EXPECT_EQ(run.note, "");
   EXPECT_TRUE(folder.log(run, 10).empty());
   EXPECT_TRUE(folder.metrics(run).empty());
+  EXPECT_TRUE(mentions(error_of([&] { folder.require_plain_files(run); }), {path("inside/run/"), "symbolic link"}));
+}
+
+TEST_F(WatchTest, FilesThatNeverEndAreNotRead) {
+  make("run", "running", 10);
+  WatchedFolder folder(folder_.string());
+  folder.refresh();
+  EXPECT_NO_THROW(folder.require_plain_files(folder.runs()[0]));
+  for (const char* name : {"lock", "log", "note.txt", "metrics.jsonl", "checkpoints/fifo"}) {
+    fs::remove(path("run/") + name);
+    ASSERT_EQ(::mkfifo((path("run/") + name).c_str(), 0666), 0) << name;
+  }
+  folder.refresh();
+  ASSERT_EQ(folder.runs().size(), 1u);
+  EXPECT_EQ(folder.runs()[0].state(), "killed");
+  EXPECT_TRUE(folder.metrics(folder.runs()[0]).empty());
+  EXPECT_TRUE(mentions(error_of([&] { folder.require_plain_files(folder.runs()[0]); }), {path("run/"), "no ordinary file"}));
 }
 
 TEST_F(WatchTest, NotesAndTheArchiveAreFilesOfTheRun) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -157,6 +158,24 @@ TEST_F(WebAppTest, ExamplesAndReports) {
   EXPECT_EQ(report.body, "<html>relu10softmax10");
   EXPECT_EQ(header(report, "Content-Disposition"), "attachment; filename=\"report.html\"");
   EXPECT_EQ(web.respond(get("/api/report")).status, 400);
+}
+
+// What a service reads follows links: it is not asked then.
+TEST_F(WebAppTest, LinksToTheOutsideAreNotFollowed) {
+  std::filesystem::create_directory_symlink(path("secret/checkpoints"), path("runs/relu/checkpoints/step-00000009"));
+  WebApp& web = app();
+  for (const Request& request : {post("/api/example", {{"run", "relu"}}, "12345"), get("/api/report", {{"run", "relu"}})}) {
+    const Response response = web.respond(request);
+    EXPECT_EQ(response.status, 422) << request.path;
+    EXPECT_NE(response.body.find("step-00000009' is a symbolic link"), std::string::npos) << response.body;
+  }
+  EXPECT_EQ(web.respond(get("/api/report", {{"run", "softmax"}})).status, 200);
+}
+
+TEST_F(WebAppTest, TheSmallestLossIsANumber) {
+  std::ofstream(path("runs/relu/metrics.jsonl"), std::ios::app) << "{\"step\": 110, \"train/loss\": 5e-324}\n";
+  const json curves = json::parse(app().respond(get("/api/curves", {{"metric", "train/loss"}, {"run", "relu"}})).body);
+  EXPECT_EQ(curves["curves"][0]["points"].back(), json({110, 0.0}));
 }
 
 TEST_F(WebAppTest, NothingOutsideOfTheFolder) {
