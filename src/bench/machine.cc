@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -13,6 +14,7 @@
 #include "bench/timing.h"
 #include "hinge/kernels/cpu.h"
 #include "hinge/openmp_parallel.h"
+#include "support/container_limits.h"
 #include "support/threads.h"
 
 namespace hinge::bench {
@@ -75,7 +77,7 @@ Cpu probe_cpu() {
     }
   }
   cpu.online_cores = std::max(1, static_cast<int>(all.size()));
-  cpu.cores = std::max(1, static_cast<int>(usable.size()));
+  cpu.cores = std::clamp(static_cast<int>(usable.size()), 1, support::usable_cores());
   double load = 0.0;
   if (::getloadavg(&load, 1) == 1) cpu.load = load;
   return cpu;
@@ -83,7 +85,8 @@ Cpu probe_cpu() {
 
 Memory probe_memory() {
   const auto bytes = [](const char* key) { return static_cast<int64_t>(std::atoll(field("/proc/meminfo", key).c_str())) * 1024; };
-  return {bytes("MemTotal"), bytes("MemAvailable")};
+  const int64_t limit = support::container_limits().memory_bytes;
+  return {std::min(bytes("MemTotal"), limit), std::min(bytes("MemAvailable"), limit)};
 }
 
 Machine probe_machine() {

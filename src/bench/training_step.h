@@ -14,7 +14,7 @@ class TrainingStep {
  public:
   // On `threads` threads, which as many workers share as a training of such a model would have. `parts`: as of train::plan_workers.
   TrainingStep(const nn::Parameters& parameters, const train::AdamOptions& adam, int64_t parts, int threads)
-      : plan_(train::plan_workers({}, parts, parameters.count(), {threads, support::machine_memory_bytes()})),
+      : plan_(train::plan_workers({}, parts, parameters.count(), {threads, support::usable_memory_bytes()})),
         workers_(plan_.workers, plan_.threads),
         gradient_(parameters, workers_, plan_.workers),
         adam_(parameters, adam) {}

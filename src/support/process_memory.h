@@ -1,11 +1,14 @@
-// How much memory this process has needed, and how much the machine has.
+// How much memory this process has needed, and how much there is.
 #pragma once
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <string>
+
+#include "support/container_limits.h"
 
 namespace hinge::support {
 
@@ -24,6 +27,9 @@ inline int64_t largest_resident_bytes() {
 // From now on the largest size counts from the present one; where the system does not allow it, nothing happens.
 inline void forget_largest_resident() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
-inline int64_t machine_memory_bytes() { return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE); }
+// That of the machine, or what the container of this process may use of it.
+inline int64_t usable_memory_bytes() {
+  return std::min(int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE), container_limits().memory_bytes);
+}
 
 }  // namespace hinge::support

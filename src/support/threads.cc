@@ -5,18 +5,29 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
 #include <system_error>
 
-namespace hinge::support {
+#include "support/container_limits.h"
 
-int usable_cores() {
+namespace hinge::support {
+namespace {
+
+int cores_of_affinity() {
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));  // more cores than a cpu_set_t has
+}
+
+}  // namespace
+
+int usable_cores() {
+  const double cores = std::ceil(container_limits().cores);
+  return static_cast<int>(std::clamp<double>(cores, 1, cores_of_affinity()));
 }
 
 int default_threads() {

@@ -12,7 +12,8 @@ namespace hinge::support {
 // use. At least 1.
 int default_threads();
 
-// The cores that this process may use: those of its affinity mask, which can be fewer than the machine has.
+// The cores that this process may use, which can be fewer than the machine has: those of its affinity mask, or what its container may use
+// of them, rounded up.
 int usable_cores();
 
 // Starts `count` threads, which call `work` with their number. If the system refuses one, calls `stop`, which must make `work` return,

@@ -50,7 +50,7 @@ void check(const OptimConfig& optim, const RunConfig& run) {
 
 Machine Machine::present(int processes) {
   const int cores = std::getenv("OMP_NUM_THREADS") != nullptr ? support::default_threads() : support::usable_cores() / processes;
-  return {std::max(1, cores), support::machine_memory_bytes() / processes};
+  return {std::max(1, cores), support::usable_memory_bytes() / processes};
 }
 
 double tolerated_unevenness(int64_t parameters) { return parameters < 10'000'000 ? 1.1 : 1.02; }
