@@ -17,7 +17,7 @@ namespace hinge::models {
 // What a stack may have of its own, beside what the model says for both.
 struct StackConfig {
   std::optional<int64_t> depth = {};
-  nn::AttentionConfig attention = {};
+  nn::AttentionOverride attention = {};
 
   template <class V> void visit(V& v) {
     v("depth", depth, "blocks of this stack; none: model.depth");
@@ -26,7 +26,7 @@ struct StackConfig {
 };
 
 struct CrossConfig {
-  nn::AttentionConfig attention = {};
+  nn::AttentionOverride attention = {};
   template <class V> void visit(V& v) { v("attention", attention, "the cross-attention, where it differs from model.attention"); }
 };
 

@@ -22,13 +22,12 @@ enum class Pool { gap, tok, map };
 inline std::vector<std::pair<std::string, Pool>> config_words(Pool) { return {{"gap", Pool::gap}, {"tok", Pool::tok}, {"map", Pool::map}}; }
 
 // The attention of the first blocks, where it differs from that of the others.
-struct FirstBlocksAttention : nn::AttentionConfig {
+struct FirstBlocksAttention : nn::AttentionOverride {
   int64_t blocks = 0;
 
   template <class V> void visit(V& v) {
-    v("blocks", blocks,
-      "number of first blocks that have an attention of their own: the keys of this group, and model.attention for others");
-    nn::AttentionConfig::visit(v);
+    v("blocks", blocks, "number of first blocks with an attention of their own");
+    nn::AttentionOverride::visit(v);
   }
 };
 

@@ -148,7 +148,13 @@ std::vector<support::Renames::Word> AttentionConfig::renames(const std::string& 
   return words;
 }
 
-AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own) {
+std::string AttentionOverride::help(const std::string& name) {
+  const std::string instead = "instead of model.attention." + name;
+  return name == "preset" ? instead + "; if it is given, only qk_norm, qk_norm_bias, gate, gamma and dropout are taken from model.attention"
+                          : instead;
+}
+
+AttentionConfig overridden(const AttentionConfig& base, const AttentionOverride& own) {
   AttentionConfig result = own;
   const auto inherit = [](auto& value, const auto& from) {
     if (!value) value = from;

@@ -23,7 +23,7 @@ struct AttentionConfig {
   std::optional<bool> qk_norm = {}, qk_norm_bias = {};
 
   template <class V> void visit(V& v) {
-    v("preset", preset, "point in the family of attentions; the other keys override parts of it", or_empty(attention_presets()));
+    v("preset", preset, "a named attention; the other keys change parts of it", or_empty(attention_presets()));
     v("h", h, "activation of the scores; empty: the preset's",
       or_empty({kernels::kActivationNames.begin(), kernels::kActivationNames.end()}));
     v("alpha", alpha, "weights are scaled by N^-alpha; none: the preset's");
@@ -58,12 +58,22 @@ struct AttentionConfig {
   }
 };
 
+// An attention that has only what differs from model.attention, as overridden() takes it; the help of its keys says so.
+struct AttentionOverride : AttentionConfig {
+  template <class V> void visit(V& v) {
+    auto instead = [&](const char* name, auto& value, const char*, const auto&... words) { v(name, value, help(name).c_str(), words...); };
+    AttentionConfig::visit(instead);
+  }
+
+  static std::string help(const std::string& name);
+};
+
 // Before the names of parameters that all attentions of a model share: "attention.alpha".
 inline constexpr const char* kSharedPrefix = "attention.";
 
 // What `own` gives in the place of what `base` gives. With a preset of its own, an attention takes only qk_norm, qk_norm_bias, gate,
 // dropout and gamma from the base: the other parts belong to the base's preset.
-AttentionConfig overridden(const AttentionConfig& base, const AttentionConfig& own);
+AttentionConfig overridden(const AttentionConfig& base, const AttentionOverride& own);
 
 // The options of the op, checked; without dropout and norms. `key` is where the config is, such as "model.attention". Throws
 // std::runtime_error for words that the engine does not know and for parts that do not go together.

@@ -26,10 +26,6 @@ int64_t Parameters::count() const {
   return count;
 }
 
-void Parameters::clear_gradients() const {
-  for (const Parameter& parameter : all_) parameter.value.mutable_grad().reset();
-}
-
 at::Tensor Builder::kernel(const std::string& name, at::IntArrayRef sizes, Init init) const {
   const auto out = static_cast<double>(sizes[0]), in = static_cast<double>(c10::multiply_integers(sizes.slice(1)));
   at::Tensor value;

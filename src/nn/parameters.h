@@ -28,7 +28,6 @@ class Parameters {
   const std::vector<Parameter>& all() const { return all_; }
   const Parameter* find(const std::string& name) const;  // nullptr if there is none
   int64_t count() const;                                 // elements of all
-  void clear_gradients() const;
 
  private:
   std::vector<Parameter> all_;

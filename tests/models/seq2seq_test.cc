@@ -361,7 +361,7 @@ TEST(Seq2Seq, NoiseIsThatOfTheSeedAndOffInEvaluation) {
   Seq2SeqOptions training;
   const auto results = [&](uint64_t seed) {
     training.noise = seed;
-    model.parameters().clear_gradients();
+    for (const nn::Parameter& parameter : model.parameters().all()) parameter.value.mutable_grad().reset();
     const at::Tensor loss = model.loss(source, target, labels_for(kTarget), training).loss;
     torch::autograd::backward({loss});
     std::vector<at::Tensor> all = {loss.detach()};

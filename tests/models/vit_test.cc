@@ -317,7 +317,7 @@ VitConfig noisy(VitConfig config) {
 
 // Everything below runs one step with the same random numbers and gives back the loss and all gradients.
 std::vector<at::Tensor> step(const Vit& model, const at::Tensor& images) {
-  model.parameters().clear_gradients();
+  for (const nn::Parameter& parameter : model.parameters().all()) parameter.value.mutable_grad().reset();
   const at::Tensor loss = model.forward(images, /*noise=*/11).square().sum();
   torch::autograd::backward({loss});
   std::vector<at::Tensor> results = {loss.detach()};
