@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/trained_model.h"
+#include "data/formats.h"
 #include "eval/fewshot.h"
 #include "support/progress.h"
 #include "tasks/vision/evaluate_run.h"
@@ -90,11 +91,11 @@ double mean_of(const std::vector<Probed>& all, size_t shots) {
   return sum / static_cast<double>(all.size());
 }
 
-// "mnist" for mnist:FOLDER, but a folder of classes goes by its own name.
+// "mnist" for mnist:FOLDER; a format of many sets leaves the name to the folder.
 std::string name_of(const std::string& data) {
   const size_t colon = data.find(':');
   const std::string format = data.substr(0, colon);
-  if (format != "folder" || colon == std::string::npos) return format;
+  if (colon == std::string::npos || !data::find_format(format).many_sets) return format;
   const std::filesystem::path folder = std::filesystem::path(data.substr(colon + 1) + "/.").lexically_normal().parent_path();
   return folder.filename().string();
 }

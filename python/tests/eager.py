@@ -3,20 +3,10 @@
 import math
 
 import torch
-import torch.nn.functional as F
 
-ACTIVATIONS = {
-    "relu": F.relu,
-    "relu2": lambda x: F.relu(x).square(),
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "softplus": lambda x: F.softplus(x, threshold=60),
-    "identity": lambda x: x,
-    "relu6": F.relu6,
-    "sigmoid": F.sigmoid,
-    "silu": F.silu,
-}
-ALL = [*ACTIVATIONS, "softmax"]
+from hinge.models import ACTIVATIONS
+
+ALL = list(ACTIVATIONS)
 
 
 def visible_keys(Lq, Lk, is_causal=False, key_lengths=None, attn_mask=None, window=None):

@@ -1,25 +1,18 @@
-"""hinge.load_run and hinge.save_run against the hinge command: the same logits, and runs that the command goes on with.
-
-Needs the command (`make build`); HINGE_COMMAND can name another one than build/release/bin/hinge.
-"""
+"""hinge.load_run and hinge.save_run against the hinge command: the same logits, and runs that the command goes on with."""
 
 import json
 import math
-import os
-import pathlib
-import struct
 import subprocess
-import zlib
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from command import HINGE, needs_hinge, write_png
 
 import hinge
 
-HINGE = pathlib.Path(os.environ.get("HINGE_COMMAND", pathlib.Path(__file__).parents[2] / "build/release/bin/hinge"))
-pytestmark = pytest.mark.skipif(not HINGE.exists(), reason=f"{HINGE} is not there: build it with `make build`")
+pytestmark = needs_hinge
 pytest.importorskip("safetensors")
 
 VISION = """
@@ -73,15 +66,6 @@ def train(folder, config, changes):
     settings = [part for key, value in changes.items() for part in ("--set", f"model.{key}={value}")]
     command("train", folder / "config.toml", "--out", folder / "run", *settings)
     return folder / "run"
-
-
-def write_png(path, pixels):  # uint8 [H, W]
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 0, 0, 0, 0)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def predicted_logits(run, pixels, folder, classes):

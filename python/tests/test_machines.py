@@ -7,10 +7,11 @@ import re
 import subprocess
 
 import pytest
+from command import HINGE, needs_hinge
 from machines import ADDRESSES, Machines, NoNamespaces
-from test_processes import HINGE, config, weights
+from test_processes import config, weights
 
-pytestmark = pytest.mark.skipif(not HINGE.exists(), reason=f"there is no {HINGE}: run 'make build', or set HINGE_COMMAND")
+pytestmark = needs_hinge
 
 
 @pytest.fixture

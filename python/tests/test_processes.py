@@ -10,13 +10,12 @@ import sys
 import time
 
 import pytest
+from command import HINGE, needs_hinge
 
-ROOT = pathlib.Path(__file__).parents[2]
-HINGE = pathlib.Path(os.environ.get("HINGE_COMMAND", ROOT / "build/release/bin/hinge"))
 TORCHRUN = pathlib.Path(sys.executable).parent / "torchrun"
 
 pytestmark = [
-    pytest.mark.skipif(not HINGE.exists(), reason=f"there is no {HINGE}: run 'make build', or set HINGE_COMMAND"),
+    needs_hinge,
     pytest.mark.skipif(not TORCHRUN.exists(), reason=f"there is no {TORCHRUN}"),
 ]
 

@@ -2,19 +2,15 @@
 
 import json
 import math
-import os
-import pathlib
 import signal
 import subprocess
 import time
 
 import numpy as np
 import pytest
+from command import HINGE, needs_hinge
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-HINGE = pathlib.Path(os.environ.get("HINGE_COMMAND", ROOT / "build/release/bin/hinge"))
-
-pytestmark = pytest.mark.skipif(not HINGE.exists(), reason=f"there is no {HINGE}: run 'make build', or set HINGE_COMMAND")
+pytestmark = needs_hinge
 
 CONFIG = """
 [model]

@@ -2,19 +2,15 @@
 but for the version."""
 
 import json
-import os
-import pathlib
 import random
 import subprocess
 
 import pytest
+from command import HINGE, needs_hinge
 
 sacrebleu = pytest.importorskip("sacrebleu")
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-HINGE = pathlib.Path(os.environ.get("HINGE_COMMAND", ROOT / "build/release/bin/hinge"))
-
-pytestmark = pytest.mark.skipif(not HINGE.exists(), reason=f"there is no {HINGE}: run 'make build', or set HINGE_COMMAND")
+pytestmark = needs_hinge
 
 REFERENCES = [
     "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",

@@ -1,24 +1,18 @@
-"""The hinge command against a plain PyTorch vision transformer that runs the same weights, under timm's names: logits, and weights after training steps.
-
-Needs the command (`make build`); HINGE_COMMAND can name another one than build/release/bin/hinge.
-"""
+"""The hinge command against a plain PyTorch vision transformer that runs the same weights, under timm's names: logits, and weights after training steps."""
 
 import json
-import os
-import pathlib
 import struct
 import subprocess
-import zlib
 
 import numpy as np
 import pytest
 import torch
+from command import HINGE, needs_hinge, write_png
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional as F
 
-HINGE = pathlib.Path(os.environ.get("HINGE_COMMAND", pathlib.Path(__file__).parents[2] / "build/release/bin/hinge"))
-pytestmark = pytest.mark.skipif(not HINGE.exists(), reason=f"{HINGE} is not there: build it with `make build`")
+pytestmark = needs_hinge
 
 CLASSES, SIZE, PATCH, WIDTH, DEPTH, MLP, HEADS = 5, 16, 4, 32, 2, 64, 2
 
@@ -115,15 +109,6 @@ def hinge(*arguments):
     done = subprocess.run([HINGE, *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def write_png(path, pixels):  # uint8 [H, W] or [H, W, 3]
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 0 if pixels.ndim == 2 else 2, 0, 0, 0)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def write_idx(path, array):
@@ -297,6 +282,7 @@ def test_probe_equals_numpys(tmp_path):
     answer = json.loads(hinge("probe", tmp_path / "run", "--data", f"idx:{tmp_path}", f"idx:{tmp_path}", "--shots", "1,8", "--seeds", 2, "--json"))
     expected = numpy_probe_accuracy(*data["train"], *data["test"], CLASSES)
     assert 0.3 < expected < 0.97, "the task says nothing about the probe"
+    assert answer["sets"][0]["name"] == tmp_path.name
     one, eight = answer["sets"][0]["results"]
     assert eight["accuracies"] == pytest.approx([expected, expected], abs=1e-9)
     assert one["mean"] < eight["mean"]

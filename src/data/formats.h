@@ -20,6 +20,7 @@ struct Format {
   std::vector<std::string> splits = {};
   std::vector<std::string> (*find_splits)(const std::string& folder) = nullptr;
 
+  bool many_sets = false;         // any set can have this format: one goes by its folder's name, not by the format's
   bool takes_path = true;         // false: the images come from nowhere
   std::string default_path = {};  // empty: a path must be given
   std::string install = {};       // the command that puts images at the default path

@@ -163,22 +163,33 @@ std::string values_text(const Axis& axis) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// The list `values` of an axis, which ends its keys.
+const toml::array& require_values(Keys& keys) {
+  keys.require("values");
+  const toml::node* values = keys.find("values");
+  keys.end();
+  const toml::array* array = values->as_array();
+  if (array == nullptr || array->empty()) keys.fail(*values, fmt::format("'{}' must be a list of at least one value", keys.full("values")));
+  return *array;
+}
+
 const AxisChoice* find_choice(const Axis& axis, const AxisValue& value) {
   const auto found =
       std::find_if(axis.choices.begin(), axis.choices.end(), [&](const AxisChoice& choice) { return same_value(choice.value, value); });
   return found == axis.choices.end() ? nullptr : &*found;
 }
 
+void add_choice(const Keys& keys, const toml::node& item, Axis& axis, AxisChoice choice) {
+  if (find_choice(axis, choice.value) != nullptr)
+    keys.fail(item, fmt::format("axis '{}' has the value {} twice", axis.name, value_text(choice.value)));
+  axis.choices.push_back(std::move(choice));
+}
+
 Axis read_axis(const std::string& name, const toml::table& table, const std::string& file) {
   Keys keys(table, file, "axes." + name);
   Axis axis{name, keys.text("label", name), {}};
   const std::string key = keys.text("key");
-  keys.require("values");
-  const toml::node* values = keys.find("values");
-  keys.end();
-  const toml::array* array = values->as_array();
-  if (array == nullptr || array->empty()) keys.fail(*values, fmt::format("'{}' must be a list of at least one value", keys.full("values")));
-  for (const toml::node& item : *array) {
+  for (const toml::node& item : require_values(keys)) {
     AxisChoice choice;
     if (const toml::table* inner = item.as_table()) {
       Keys one(*inner, file, keys.full("values"));
@@ -194,9 +205,7 @@ Axis read_axis(const std::string& name, const toml::table& table, const std::str
                   fmt::format("axis '{}' needs a 'key' that its values are for, or values like {{ value = 16, set = {{ ... }} }}", name));
       choice.changes.push_back(change_of(key, choice.value));
     }
-    if (find_choice(axis, choice.value) != nullptr)
-      keys.fail(item, fmt::format("axis '{}' has the value {} twice", name, value_text(choice.value)));
-    axis.choices.push_back(std::move(choice));
+    add_choice(keys, item, axis, std::move(choice));
   }
   return axis;
 }
@@ -205,16 +214,7 @@ Axis read_axis(const std::string& name, const toml::table& table, const std::str
 Axis read_measured(const std::string& name, const toml::table& table, const std::string& file) {
   Keys keys(table, file, "measured." + name);
   Axis axis{name, keys.text("label", name), {}};
-  keys.require("values");
-  const toml::node* values = keys.find("values");
-  keys.end();
-  const toml::array* array = values->as_array();
-  if (array == nullptr || array->empty()) keys.fail(*values, fmt::format("'{}' must be a list of at least one value", keys.full("values")));
-  for (const toml::node& item : *array) {
-    const AxisValue value = require_scalar(keys, item, "values");
-    if (find_choice(axis, value) != nullptr) keys.fail(item, fmt::format("axis '{}' has the value {} twice", name, value_text(value)));
-    axis.choices.push_back({value, {}});
-  }
+  for (const toml::node& item : require_values(keys)) add_choice(keys, item, axis, {require_scalar(keys, item, "values"), {}});
   return axis;
 }
 

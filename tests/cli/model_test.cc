@@ -13,30 +13,14 @@
 #include "command.h"
 #include "data/codec.h"
 #include "data/source.h"
+#include "small_vision.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kConfig = R"(
-[model]
-image_size = 16
-channels = 3
-classes = 0
-patch = 4
-width = 16
-depth = 2
-ffn.width = 32
-heads = 2
-[data]
-format = "synthetic"
-synthetic_size = 16
-synthetic_classes = 4
-synthetic_count = 96
-[optim]
-batch = 32
-steps = 30
+const std::string kConfig = std::string(kSmallVision) + R"(steps = 30
 lr = 5e-3
 [train]
 threads = 1
@@ -198,6 +182,7 @@ TEST_F(TrainedModel, ShowsItsAttention) {
 TEST_F(TrainedModel, IsProbed) {
   const json probed = answer("probe " + path("run") + " --data synthetic --shots 1,10 --seeds 2");
   ASSERT_EQ(probed["sets"].size(), 1U);
+  EXPECT_EQ(probed["sets"][0]["name"], "synthetic");
   const json& results = probed["sets"][0]["results"];
   ASSERT_EQ(results.size(), 2U);
   EXPECT_EQ(results[0]["accuracies"].size(), 2U);

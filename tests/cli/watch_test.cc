@@ -16,30 +16,14 @@
 #include "command.h"
 #include "data/codec.h"
 #include "data/image.h"
+#include "small_vision.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kWatchedConfig = R"(
-[model]
-image_size = 16
-channels = 3
-classes = 0
-patch = 4
-width = 16
-depth = 2
-ffn.width = 32
-heads = 2
-[data]
-format = "synthetic"
-synthetic_size = 16
-synthetic_classes = 4
-synthetic_count = 96
-[optim]
-batch = 32
-steps = 12
+const std::string kWatchedConfig = std::string(kSmallVision) + R"(steps = 12
 [train]
 threads = 1
 log_steps = 1
