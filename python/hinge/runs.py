@@ -70,8 +70,8 @@ def load_run(run: str | os.PathLike[str], checkpoint: Literal["best", "latest", 
 def save_run(model: nn.Module, run: str | os.PathLike[str]) -> None:
     """Writes a model of :func:`hinge.load_run` as a new run, which the hinge command reads.
 
-    ``hinge eval RUN`` measures it, ``hinge train --resume RUN`` goes on with it. The config is that of the run it was loaded from. The optimiser starts anew, at step 0. The folder must not exist yet, or be empty; it
-    appears when everything is written.
+    ``hinge eval RUN`` measures it, ``hinge train --resume RUN`` goes on with it. The config is that of the run it was loaded from. The
+    optimiser starts anew, at step 0. The folder must not exist yet, or be empty; it appears when everything is written.
     """
     source = getattr(model, "run", None)
     if not isinstance(source, Run):
@@ -105,7 +105,7 @@ def save_run(model: nn.Module, run: str | os.PathLike[str]) -> None:
                   "started": now, "updated": now, "pid": os.getpid()}  # fmt: skip
         (partial / "status.json").write_text(json.dumps(status, indent=2) + "\n")
         (partial / "imported").write_text(origin)
-        if source.task == "translation":
+        if "vocabulary" in source.state:
             shutil.copyfile(source.vocabulary, partial / "vocabulary.model")
         (partial / "config.toml").write_text(source.config_text)
         for path in partial.rglob("*"):
