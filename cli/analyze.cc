@@ -46,11 +46,11 @@ struct Measure {
   double factor;  // percent: 100
 };
 constexpr Measure kMeasures[] = {
-    {"out/res", "variance-ratio", "Variance of the output by that of the residual", "ratio", &LayerStatistics::variance_ratio, 1},
+    {"out/res", "variance-ratio", "Variance of the output, divided by that of the residual", "ratio", &LayerStatistics::variance_ratio, 1},
     {"sum", "weight-sum", "Sum of a row's weights", "sum", &LayerStatistics::weight_sum, 1},
     {"entropy", "entropy", "Entropy of a row's weights", "nats", &LayerStatistics::entropy, 1},
-    {"of max", "relative-entropy", "Entropy of a row's weights, of the largest possible", "percent", &LayerStatistics::relative_entropy,
-     100},
+    {"of max", "relative-entropy", "Entropy of a row's weights, as a share of the largest possible", "percent",
+     &LayerStatistics::relative_entropy, 100},
     {"zeros", "zeros", "Weights that are exactly zero", "percent", &LayerStatistics::zero_share, 100},
     {"aniso", "anisotropy", "Mean cosine between values", "cosine", &LayerStatistics::anisotropy, 1},
 };
@@ -261,8 +261,9 @@ void add_analyze(Command parent) {
       parent.subcommand("analyze", "Show what the layers of a trained translation model do: numbers, plots, maps of attention");
   add_run(command, options->run);
   add_changes(command, options->run);
-  command.option("--data", options->data, "TEXT",
-                 "train, valid or test of the run's own text, NAME of files beside it, or two files SOURCE,TARGET (default: valid)");
+  command.option(
+      "--data", options->data, "TEXT",
+      "train, valid or test of the run's own text, NAME of other files in its folder, or two files SOURCE,TARGET (default: valid)");
   command.option("--sentences", options->sentences, "N", "Look at N sentences, evenly spread over the text (default: 64)");
   command.option("--map", options->maps, "SENTENCE", "Translate SENTENCE and draw all attentions, tokens on both axes; can be given again")
       .one_at_a_time();

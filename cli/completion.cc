@@ -58,7 +58,7 @@ complete -o default -F _hinge hinge
 void add_completion(Command parent) {
   auto shell = std::make_shared<std::string>();
   Command command =
-      parent.subcommand("completion", "Print what lets a shell complete commands and options: source <(hinge completion bash)");
+      parent.subcommand("completion", "Print a script that lets a shell complete commands and options: source <(hinge completion bash)");
   command.option("shell", *shell, "SHELL", "The shell: bash").required();
   command.run([parent, shell] {
     parse_words("SHELL", *shell, {"bash"});

@@ -168,7 +168,7 @@ void add_data(Command parent) {
   auto options = std::make_shared<DataOptions>();
   const char *what = "What to check", *how = "How to check", *output = "Output";
   command.option("--format", options->format, "NAME", "Format of the set, one of those below").group(what).required();
-  command.option("--path", options->path, "FOLDER", "Folder of the set; some formats do without").group(what);
+  command.option("--path", options->path, "FOLDER", "Folder of the set; some formats need none").group(what);
   command
       .option("--split", options->split, "NAME",
               "One split or part, e.g. train or train[:90%] (default: all; of folders train, val, validation and test)")

@@ -86,8 +86,9 @@ void add_launch(Command parent) {
   command.option("-n,--processes", options->processes, "N", "Processes on this machine; on each, with --nodes (default: 1)");
   command.option("--nodes", options->nodes, "HOST,HOST", "The machines, that of rank 0 first: print the command for each, and exit");
   command.option("--node", options->node, "I", "Start the processes of machine I of --nodes, counted from 0");
-  command.option("--port", options->port, "PORT", fmt::format("The machines meet at one of the 16 ports behind it (default: {})", kPort));
-  command.option("command", options->command, "COMMAND", "Behind --: what each process does, e.g. train CONFIG --out RUN");
+  command.option("--port", options->port, "PORT",
+                 fmt::format("The machines meet at one of the 16 ports after this one (default: {})", kPort));
+  command.option("command", options->command, "COMMAND", "After --: the command of each process, e.g. train CONFIG --out RUN");
   command.run([options] { return launch(*options); });
 }
 

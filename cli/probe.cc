@@ -172,8 +172,9 @@ void add_probe(Command parent) {
   command.option("--shots", options->shots, "LIST", "Examples of each class (default: 1,5,10,25)").split_at_commas();
   command.option("--splits", options->splits, "TRAIN,TEST",
                  "Splits to learn from and to test on, of every set (default: train and test or val)");
-  command.option("--pp", options->pp, "STEPS", "Preprocessing (default: the whole picture as a square, its middle; docs/vision.md)");
-  command.option("--seeds", options->seeds, "N", "Random choices of examples to average over (default: 3)");
+  command.option("--pp", options->pp, "STEPS",
+                 "Preprocessing (default: the picture resized to a square and its centre cropped, see docs/vision.md)");
+  command.option("--seeds", options->seeds, "N", "Random draws of the examples to average over (default: 3)");
   command.flag("--json", options->json, "Print JSON instead of text");
   command.footer(
       "Each number is the accuracy on the test split, the mean of the seeds ± their standard deviation.\n"

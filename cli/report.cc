@@ -74,8 +74,7 @@ int report_sweep(const ReportOptions& options) {
 int report(const ReportOptions& options) {
   const auto is_sweep = [](const std::string& path) { return fs::path(path).extension() == ".toml" && !fs::is_directory(path); };
   for (const std::string& path : options.runs)
-    if (is_sweep(path) && options.runs.size() > 1)
-      throw UsageError(fmt::format("a sweep is reported alone; '{}' is one, and something else is given, too", path));
+    if (is_sweep(path) && options.runs.size() > 1) throw UsageError(fmt::format("'{}' is a sweep: give it alone, or only runs", path));
   return is_sweep(options.runs[0]) ? report_sweep(options) : report_runs(options);
 }
 

@@ -28,10 +28,10 @@ int verify_runs(const std::vector<experiment::RunSummary>& runs) {
                static_cast<double>(found.bytes) / 0x1p20, problems.empty() ? "sound" : "damaged");
     for (const std::string& problem : problems) fmt::print(stderr, "{}: {}\n", run.name, problem);
     if (!found.unchecked.empty())
-      fmt::print("{}: {} of its files have no checksums: an earlier version has written them\n", run.name, found.unchecked.size());
+      fmt::print("{}: {} of its files have no checksums: an earlier version wrote them\n", run.name, found.unchecked.size());
     damaged += problems.empty() ? 0 : 1;
   }
-  if (damaged > 0) fmt::print(stderr, "{} of {} runs are damaged; commands use the last checkpoint that is sound\n", damaged, runs.size());
+  if (damaged > 0) fmt::print(stderr, "{} of {} runs are damaged; commands use the last intact checkpoint\n", damaged, runs.size());
   return damaged == 0 ? 0 : 1;
 }
 

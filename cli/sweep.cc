@@ -139,7 +139,7 @@ int run(const SweepCommand& given) {
   const experiment::SweepOutcome outcome = experiment::run_sweep(sweep, options, stop_asked(), support::ProgressOutput::standard_error());
   const std::string counts = fmt::format("{} done, {} diverged, {} failed", outcome.done, outcome.diverged, outcome.failed);
   if (outcome.left > 0) {
-    fmt::print("Stopped: {}, {} left. Go on with the same command.\n", counts, outcome.left);
+    fmt::print("Stopped: {}, {} left. Continue with the same command.\n", counts, outcome.left);
     return kStoppedCode;
   }
   fmt::print("{}: {}. The results: {}\n", outcome.failed > 0 ? "Ended" : "Done", counts, experiment::results_path(sweep, options.folder));
@@ -165,7 +165,7 @@ void add_sweep(Command parent) {
       "--dry-run", options->dry_run,
       "Train nothing: say how many points there are to run, their parameters and FLOPs, and the hours that this machine would take");
   command.footer(
-      "Finished points are never run again, and half-finished ones go on: repeat the command after Ctrl-C, a crash or a change of the "
+      "Finished points are never run again, and half-finished ones continue: repeat the command after Ctrl-C, a crash or a change of the "
       "sweep.\nA point that diverges is a result. One that fails is recorded, and is tried again by the next call. Exit code 1: some "
       "failed.\ndocs/sweeps.md describes the file.");
   command.run([options] { return run(*options); });

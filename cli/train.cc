@@ -104,8 +104,8 @@ int train(const TrainOptions& options) {
   if (options.help_config) return help_config(options);
   if (options.config.empty() == options.resume.empty())
     throw UsageError("hinge train takes a config (configs/vit/fashion.toml) or --resume RUN, and only one of them");
-  if (!options.resume.empty() && !options.out.empty()) throw UsageError("--resume goes on in the folder of the run: it takes no --out");
-  if (options.or_resume && options.out.empty()) throw UsageError("--or-resume needs --out: the folder of the run, which may be there");
+  if (!options.resume.empty() && !options.out.empty()) throw UsageError("--resume continues in the folder of the run: it takes no --out");
+  if (options.or_resume && options.out.empty()) throw UsageError("--or-resume needs --out, the folder of the run, which may exist already");
   const std::optional<distributed::Environment> environment = distributed::read_environment();
   stop_when_asked("stopping, and saving what is done");
 

@@ -178,7 +178,7 @@ bool add_typed(const std::string& line, decode::LineTranslation& lines) {
 }
 
 void translate_prompt(const decode::Translator& translator, const translation::TrainedModel& loaded, const std::string& run, bool several) {
-  fmt::print(stderr, "{} ({}), step {}. Type a line to translate it; Ctrl-D leaves.\n", run, loaded.config.data.source.pair,
+  fmt::print(stderr, "{} ({}), step {}. Type a line to translate it; Ctrl-D quits.\n", run, loaded.config.data.source.pair,
              loaded.weights.checkpoint.step);
   const bool prompts = ::isatty(STDERR_FILENO) != 0;
   const auto ask = [&] {

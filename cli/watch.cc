@@ -139,7 +139,7 @@ int serve_page(const WatchOptions& given, experiment::WatchedFolder& folder) {
                              : server.host.find(':') == std::string::npos ? server.host
                                                                           : "[" + server.host + "]";
     fmt::print("Watching {} at http://{}:{}/{}\n", folder.folder(), host, port, options.token.empty() ? "" : "?token=" + options.token);
-    fmt::print("{}Ctrl-C ends it.\n", options.token.empty() ? "" : "Who has this address can read the runs, and change their notes. ");
+    fmt::print("{}Ctrl-C ends it.\n", options.token.empty() ? "" : "Anyone with this address can read the runs and change their notes. ");
     std::fflush(stdout);
   });
   return 0;

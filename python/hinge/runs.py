@@ -79,7 +79,7 @@ def save_run(model: nn.Module, run: str | os.PathLike[str]) -> None:
     safetensors = _safetensors()
     folder = Path(run)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"'{folder}' is there already: choose another folder")
+        raise FileExistsError(f"'{folder}' already exists: choose another folder")
     weights = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in model.state_dict().items()}
     for name, value in weights.items():
         if not value.isfinite().all():

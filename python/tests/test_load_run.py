@@ -112,7 +112,7 @@ def test_a_run_goes_to_python_and_back(tmp_path):
     torch.testing.assert_close(hinge.load_run(tmp_path / "saved")(IMAGES), expected)
     command("train", "--resume", tmp_path / "saved")
     assert json.loads((tmp_path / "saved/status.json").read_text())["state"] == "done"
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         hinge.save_run(model, tmp_path / "saved")
     with pytest.raises(TypeError, match="models of hinge.load_run"):
         hinge.save_run(torch.nn.Linear(2, 2), tmp_path / "other")

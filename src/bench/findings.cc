@@ -63,7 +63,7 @@ void judge_threads(const Machine& machine, std::vector<Finding>& found) {
                      "taskset --cpu-list -p $$    (shows the limit of this shell; a container's is set where it is started)"});
   else if (cores == 1)
     found.push_back(
-        {"This machine has one core: nothing runs in parallel.", "use a machine, or a setting of the virtual one, with more cores"});
+        {"This machine has one core: nothing runs in parallel.", "use a machine with more cores, or give the virtual machine more"});
 
   const auto threads = [](int count) { return count == 1 ? std::string("one thread") : fmt::format("{} threads", count); };
   if (machine.threads < cores)

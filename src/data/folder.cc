@@ -63,7 +63,7 @@ std::unique_ptr<ImageSet> open_folder(const std::string& path) {
   } catch (const fs::filesystem_error& error) {
     throw DataError(error.path1().string(), fmt::format("cannot be listed: {}", error.code().message()));
   }
-  if (classes.empty()) throw DataError(path, "holds no folders; expected one folder a class, with JPEG or PNG files in it");
+  if (classes.empty()) throw DataError(path, "holds no folders; expected one folder per class, with JPEG or PNG files in it");
   if (items.empty()) throw DataError(path, fmt::format("has {} class folders, but no .jpg, .jpeg or .png file in them", classes.size()));
   return std::make_unique<FolderSet>(std::move(classes), std::move(items));
 }

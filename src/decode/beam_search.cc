@@ -145,7 +145,7 @@ void check(const SearchOptions& options) {
   if (options.beam < 1 || options.beam > 1000)
     throw std::runtime_error(fmt::format("a beam of {} is not allowed: give 1 (greedy) to 1000 hypotheses", options.beam));
   if (options.n_best < 1 || options.n_best > options.beam)
-    throw std::runtime_error(fmt::format("the {} best of a beam of {} are not to be had: ask for 1 to {}, or for a larger beam",
+    throw std::runtime_error(fmt::format("the {} best translations cannot come from a beam of {}: ask for 1 to {}, or for a larger beam",
                                          options.n_best, options.beam, options.beam));
   if (!(std::abs(options.length_penalty) <= 10))
     throw std::runtime_error(
@@ -174,7 +174,7 @@ std::vector<std::vector<Hypothesis>> search(StepFunction& steps, const SearchPro
     if (counts) ++counts->steps, counts->rows += rows;
     for (const float normaliser : log_normaliser)
       if (!std::isfinite(normaliser))
-        throw std::runtime_error("the model's probabilities are no numbers: its weights are broken or have diverged");
+        throw std::runtime_error("the model's probabilities are not numbers: its weights are broken or have diverged");
 
     std::vector<int64_t> still;
     tokens.clear(), indices.clear();

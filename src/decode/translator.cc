@@ -66,12 +66,11 @@ Translator::Translator(const models::Seq2Seq& model, const text::Vocabulary& voc
   check(options_.search);
   if (!(options_.length_factor >= 0 && std::isfinite(options_.length_factor)) || options_.length_extra < 0 ||
       options_.length_factor + static_cast<double>(options_.length_extra) <= 0)
-    throw std::runtime_error(
-        fmt::format("translations of at most {} times the source's tokens and {} more cannot be: neither may be negative, "
-                    "nor both 0",
-                    options_.length_factor, options_.length_extra));
+    throw std::runtime_error(fmt::format(
+        "translations of at most {} times the source's tokens and {} more are impossible: neither may be negative, and one must be above 0",
+        options_.length_factor, options_.length_extra));
   if (options_.batch_tokens < 1)
-    throw std::runtime_error(fmt::format("batches of {} tokens cannot be: give at least 1", options_.batch_tokens));
+    throw std::runtime_error(fmt::format("batches of {} tokens are impossible: give at least 1", options_.batch_tokens));
 }
 
 Source Translator::encode(std::string_view text) const {

@@ -179,7 +179,7 @@ class ProcessGroup::Impl {
       throw Error(fmt::format("GLOO_SOCKET_IFNAME is '{}', but this machine has no such interface with an address: it has {}",
                               environment.interface, joined(names)));
     if (environment.interface == "lo" && environment.on_several_machines())
-      throw Error("GLOO_SOCKET_IFNAME is 'lo', the loopback interface, where the other machines cannot come: take that of the network");
+      throw Error("GLOO_SOCKET_IFNAME is 'lo', the loopback interface, which other machines cannot reach: name that of the network");
     where = fmt::format("{} (GLOO_SOCKET_IFNAME)", environment.interface);
     return c10d::ProcessGroupGloo::createDeviceForInterface(environment.interface);
   }

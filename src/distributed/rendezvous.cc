@@ -129,7 +129,7 @@ class RendezvousServer {
     for (const Address& address : resolve(environment_.master_address)) {
       if (likely_mistake(environment_, address)) {
         problem =
-            fmt::format("it stands for the loopback address {} here, where no other machine can come; see /etc/hosts", address.text());
+            fmt::format("here it stands for the loopback address {}, which no other machine can reach; see /etc/hosts", address.text());
         continue;
       }
       for (int port = environment_.master_port + 1; port <= std::min(65535, environment_.master_port + kPorts); ++port)
@@ -398,7 +398,7 @@ std::string Rendezvous::get(const std::string& key, double seconds) {
   changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return value_ || loss_; });
   if (value_) return *std::exchange(value_, std::nullopt);
   if (loss_) throw PeerError(*loss_);
-  throw Error(fmt::format("the other processes did not come within {:.0f} s", seconds));
+  throw Error(fmt::format("the other processes did not arrive within {:.0f} s", seconds));
 }
 
 void Rendezvous::watch(std::function<void()> lost) {

@@ -53,7 +53,7 @@ template <class Use> void for_each_record(const std::string& path, std::string_v
       record = record_of(line);
     } catch (const nlohmann::json::exception& error) {
       if (begin == text.size()) return;
-      throw std::runtime_error(fmt::format("{}:{}: not a record of metrics ({}); remove the line to go on", path, number, error.what()));
+      throw std::runtime_error(fmt::format("{}:{}: not a record of metrics ({}); remove the line to continue", path, number, error.what()));
     }
     use(record, line);
   }

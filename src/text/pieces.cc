@@ -34,7 +34,7 @@ const PieceLibrary* load_module() {
     reasons += fmt::format("{}{} is no module of Hinge", reasons.empty() ? "" : "; ", path.string());
   }
   throw std::runtime_error(
-      fmt::format("SentencePiece cannot be loaded: {}; build Hinge again, and keep {} beside the program", reasons, kName));
+      fmt::format("SentencePiece cannot be loaded: {}; build Hinge again, and keep {} next to the program", reasons, kName));
 }
 
 }  // namespace

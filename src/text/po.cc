@@ -163,7 +163,7 @@ PoFile::PoFile(std::string text, const std::string& name) : text_(std::move(text
   for (Parsed& one : parsed) {
     if (one.entry.id.empty()) continue;
     ++messages_;
-    if (one.forms.empty()) throw TextError(name_, one.places.line, "has a msgid, but no msgstr follows it; check the file by msgfmt -c");
+    if (one.forms.empty()) throw TextError(name_, one.places.line, "has a msgid, but no msgstr follows it; check the file with msgfmt -c");
     const auto empty = std::count(one.forms.begin(), one.forms.end(), "");
     if (empty > 0 && empty < std::ssize(one.forms)) ++partly_translated_;
     if (empty < std::ssize(one.forms)) continue;
@@ -184,7 +184,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
   const auto finish = [&] {
     for (const Span& form : current.places.forms)
       if (form.end == 0)
-        throw TextError(name_, current.places.line, "is an entry with a msgstr without a string; check the file by msgfmt -c");
+        throw TextError(name_, current.places.line, "is an entry with a msgstr without a string; check the file with msgfmt -c");
     if (current.has_id) all.push_back(std::move(current));
     current = {};
     previous = {};
@@ -203,10 +203,10 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
     // Strings in quotation marks up to the end of the line.
     const auto strings = [&] {
       for (skip_spaces(); at < end; skip_spaces()) {
-        if (text_[at] != '"') fail("has something other than a string in quotation marks; check the file by msgfmt -c");
+        if (text_[at] != '"') fail("has something other than a string in quotation marks; check the file with msgfmt -c");
         size_t close = at + 1;
         while (close < end && text_[close] != '"') close += text_[close] == '\\' ? 2 : 1;
-        if (close >= end) fail("has no closing quotation mark; check the file by msgfmt -c");
+        if (close >= end) fail("has no closing quotation mark; check the file with msgfmt -c");
         *open += unescape(std::string_view(text_).substr(at + 1, close - at - 1));
         if (open_is_form) {
           Span& span = current.places.forms.back();
@@ -238,7 +238,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
         previous = begin;
       }
     } else if (text_[at] == '"') {
-      if (open == nullptr) fail("is a string, but no msgid or msgstr is before it; check the file by msgfmt -c");
+      if (open == nullptr) fail("is a string, but no msgid or msgstr is before it; check the file with msgfmt -c");
       strings();
     } else if (keyword("msgctxt")) {
       if (current.has_id) finish();
@@ -260,7 +260,7 @@ std::vector<PoFile::Parsed> PoFile::parse() const {
       strings();
     } else if (rest().starts_with("msgstr")) {
       at += 6;
-      if (!current.has_id) fail("has a msgstr without a msgid; check the file by msgfmt -c");
+      if (!current.has_id) fail("has a msgstr without a msgid; check the file with msgfmt -c");
       if (at < end && text_[at] == '[') {
         const size_t close = text_.find(']', at);
         if (close >= end || text_.substr(at + 1, close - at - 1) != std::to_string(current.forms.size()))

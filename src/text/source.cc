@@ -23,7 +23,7 @@ std::optional<std::string> file_of(const fs::path& folder, const std::string& na
 std::string find_file(const fs::path& folder, const std::string& name) {
   if (const std::optional<std::string> file = file_of(folder, name)) return *file;
   throw TextError((folder / name).string(), 0,
-                  "does not exist, nor does it with .gz or .xz behind it; check path, pair and the names of the parts");
+                  "does not exist, nor does it with .gz or .xz appended; check path, pair and the names of the parts");
 }
 
 ParallelText read_files(const TextSource& source, const std::string& name) {

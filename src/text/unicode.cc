@@ -12,7 +12,8 @@ namespace {
 locale_t unicode_locale() {
   static const locale_t locale = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   if (locale == nullptr)
-    throw std::runtime_error("this system has no locale C.UTF-8, which letters are told by; install the package libc-bin");
+    throw std::runtime_error(
+        "this system has no locale C.UTF-8, which is needed to tell letters from other characters; install the package libc-bin");
   return locale;
 }
 

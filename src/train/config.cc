@@ -57,7 +57,7 @@ double tolerated_unevenness(int64_t parameters) { return parameters < 10'000'000
 
 WorkersPlan plan_workers(const RunConfig& run, int64_t all_parts, int64_t parameters, const Machine& machine, int processes) {
   require(std::has_single_bit(static_cast<uint64_t>(processes)),
-          fmt::format("a training takes a power of two of processes, got {}", processes));
+          fmt::format("the number of processes must be a power of two, got {}", processes));
   require(run.shards == 0 || processes <= run.shards,
           fmt::format("{} processes are more than train.shards {}: some would have nothing to do", processes, run.shards));
   const int64_t cores = machine.cores, parts = std::max<int64_t>(1, all_parts / processes), shards = run.shards / processes;
@@ -77,7 +77,7 @@ WorkersPlan plan_workers(const RunConfig& run, int64_t all_parts, int64_t parame
   const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / workers);
   constexpr int64_t kMost = 4096;
   require(workers <= kMost && threads <= kMost / workers,
-          fmt::format("train.workers {} of train.threads {} are more than {} threads", workers, threads, kMost));
+          fmt::format("train.workers {} with train.threads {} each are more than {} threads", workers, threads, kMost));
   return {static_cast<int>(workers), static_cast<int>(threads)};
 }
 
@@ -109,11 +109,11 @@ void require_changeable(const std::vector<std::string>& changes) {
     const std::string key = key_of(change);
     if (key == "train.shards")
       throw support::ConfigError(
-          fmt::format("--set {}: a run goes on with the shards it has, which its weights depend on; train.workers may change", change));
+          fmt::format("--set {}: a run keeps its shards, on which its weights depend; train.workers may change", change));
     if (!key.starts_with("optim.") && !key.starts_with("train.") && key != "data.on_error")
       throw support::ConfigError(
-          fmt::format("--set {}: a run goes on with the model and the data it has; with --resume, keys under optim. and train. may be set, "
-                      "and data.on_error: train a new run for others",
+          fmt::format("--set {}: a run keeps its model and its data; with --resume, only keys under optim. and train. and data.on_error "
+                      "may be set: train a new run for others",
                       change));
   }
 }

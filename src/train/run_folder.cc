@@ -111,7 +111,7 @@ Checkpoint read_checkpoint(const std::string& run, int64_t step, Check check) {
     if (checkpoint.step != step) throw std::runtime_error(fmt::format("'{}' says step {}", path, checkpoint.step));
     for (const auto& [name, size] : description.at("files").items()) {
       if (name.find('/') != std::string::npos)
-        throw std::runtime_error(fmt::format("'{}' is damaged: '{}' is no name of a file", path, name));
+        throw std::runtime_error(fmt::format("'{}' is damaged: '{}' is not a file name", path, name));
       const std::string file = checkpoint.file(name);
       std::error_code error;
       const uintmax_t found = fs::file_size(file, error);
@@ -382,7 +382,7 @@ RunFolder::~RunFolder() {
 void require_new_run(const std::string& folder) {
   if (is_run(folder))
     throw std::runtime_error(
-        fmt::format("'{0}' holds a run already: go on with it by 'hinge train --resume {0}', or choose another folder", folder));
+        fmt::format("'{0}' already holds a run: continue it with 'hinge train --resume {0}', or choose another folder", folder));
   fs::path above = fs::absolute(folder);
   while (!fs::exists(above) && above.has_relative_path()) above = above.parent_path();
   if (!fs::is_directory(above)) support::throw_file_error("make the folder", folder, ENOTDIR);

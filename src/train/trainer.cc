@@ -20,6 +20,7 @@
 #include "support/threads.h"
 #include "train/adam.h"
 #include "train/flops.h"
+#include "train/processes.h"
 #include "train/weights.h"
 
 namespace hinge::train {
@@ -441,7 +442,7 @@ class Loop {
       try {
         load_weights(checkpoint_of(folder_->folder(), step).file(kWeights), trainable_.parameters());
       } catch (const std::runtime_error& error) {
-        note(fmt::format("the mean of the last checkpoints goes without step {}: {}", step, error.what()));
+        note(fmt::format("the mean of the last checkpoints leaves out step {}: {}", step, error.what()));
         continue;
       }
       for (size_t i = 0; i < sums.size(); ++i) sums[i].add_(trainable_.parameters().all()[i].value);
@@ -570,19 +571,6 @@ class Loop {
   std::optional<support::Progress> progress_;
 };
 
-}  // namespace
-
-TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, std::optional<RunFolder> folder,
-                     const std::optional<Checkpoint>& from, const std::atomic<bool>& stop, support::ProgressOutput output,
-                     distributed::ProcessGroup* group) {
-  return Loop(trainable, settings, std::move(folder), from, stop, std::move(output), group).run();
-}
-
-void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from) {
-  support::require(!from || from->step <= settings.steps(),
-                   fmt::format("optim.steps is {}, but {} steps are done: give at least as many", settings.steps(), from ? from->step : 0));
-}
-
 std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output) {
   CheckpointSearch search = latest_checkpoint(folder);
   if (search.found) {
@@ -606,6 +594,29 @@ std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const 
     throw std::runtime_error(
         fmt::format("'{}' is {} at step {}, but its checkpoints are gone: {}", folder, status.state, status.step, advice));
   return std::nullopt;
+}
+
+}  // namespace
+
+TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, std::optional<RunFolder> folder,
+                     const std::optional<Checkpoint>& from, const std::atomic<bool>& stop, support::ProgressOutput output,
+                     distributed::ProcessGroup* group) {
+  return Loop(trainable, settings, std::move(folder), from, stop, std::move(output), group).run();
+}
+
+void require_steps(const LoopSettings& settings, const std::optional<Checkpoint>& from) {
+  support::require(!from || from->step <= settings.steps(),
+                   fmt::format("optim.steps is {}, but {} steps are done: give at least as many", settings.steps(), from ? from->step : 0));
+}
+
+RunToResume open_to_resume(const std::string& folder, const Processes& processes, const support::ProgressOutput& output) {
+  RunToResume run;
+  if (processes.first()) {
+    run.folder.emplace(RunFolder::open(folder));
+    run.from = checkpoint_to_resume(folder, output);
+  }
+  run.from = processes.from_first(run.from);
+  return run;
 }
 
 uint64_t stream_seed(uint64_t seed, Stream stream, int64_t step) {

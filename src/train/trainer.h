@@ -24,6 +24,8 @@
 
 namespace hinge::train {
 
+class Processes;
+
 using Values = std::vector<std::pair<std::string, double>>;
 using Sums = std::map<std::string, double>;
 
@@ -103,9 +105,14 @@ TrainResult run_loop(Trainable& trainable, const LoopSettings& settings, std::op
                      const std::optional<Checkpoint>& from, const std::atomic<bool>& stop, support::ProgressOutput output,
                      distributed::ProcessGroup* group = nullptr);
 
-// The last usable checkpoint of a run to go on with; says on `output` which were passed over. Nothing for a run that was ended before its
-// first; throws std::runtime_error if there was one and it is lost.
-std::optional<Checkpoint> checkpoint_to_resume(const std::string& folder, const support::ProgressOutput& output);
+// A run to go on with: its folder, which rank 0 alone has, and its last usable checkpoint, nothing for a run that was ended before its
+// first.
+struct RunToResume {
+  std::optional<RunFolder> folder;
+  std::optional<Checkpoint> from;
+};
+// Says on `output` which checkpoints were passed over. Throws std::runtime_error if there was one and it is lost.
+RunToResume open_to_resume(const std::string& folder, const Processes& processes, const support::ProgressOutput& output);
 
 // Seeds of the parts of a run (weights, order of the data, each step) must differ.
 enum class Stream : uint64_t { weights = 1, data = 2, first_step = 3 };

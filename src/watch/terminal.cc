@@ -153,7 +153,7 @@ bool is_gone() {
 
 int watch_in_terminal(experiment::WatchedFolder& folder, const experiment::ScoreFormatOf& format_of) {
   if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0)
-    throw std::runtime_error("this is no terminal: use hinge watch --once for text, or --web for a page");
+    throw std::runtime_error("this is not a terminal: use hinge watch --once for text, or --web for a page");
   const Signals signals;
   const Curses curses;
   Screen screen(folder, format_of, support::locale_is_utf8());

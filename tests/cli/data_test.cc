@@ -167,7 +167,7 @@ TEST_F(DataExport, ATestSplitOfCataloguesIsTranslatedAndScored) {
   // Nothing is replaced, and a split that is not that of the training is not passed off as it.
   const std::string before = content("test.en");
   EXPECT_EQ(hinge("data export " + path("run") + " --split valid --out " + path("test")), 1);
-  EXPECT_TRUE(complains("test.en' is there already")) << err_;
+  EXPECT_TRUE(complains("test.en' already exists")) << err_;
   EXPECT_EQ(content("test.en"), before);
   EXPECT_EQ(hinge("data export " + path("run") + " --set data.held_out=0.2 --out " + path("larger")), 0) << err_;
   EXPECT_TRUE(complains("with --set the split may be another") && !complains("not those")) << err_;
@@ -224,7 +224,7 @@ TEST_F(DataExport, Mistakes) {
   EXPECT_EQ(hinge("data export " + path("config.toml")), 2);
   EXPECT_TRUE(complains("--out")) << err_;
   EXPECT_EQ(hinge("data export " + path("config.toml") + " --out " + path("text") + "/"), 2);
-  EXPECT_TRUE(complains("no beginning of a file's name")) << err_;
+  EXPECT_TRUE(complains("cannot begin a file name")) << err_;
   EXPECT_EQ(hinge("data export " + path("config.toml") + " --set data.pear=en-fr" + out), 1);
   EXPECT_TRUE(complains("data.pair")) << err_;
   // Seen before the text is read, and nothing is left behind.

@@ -210,7 +210,7 @@ TEST_F(TrainedModel, GivesItsWeightsToANewRun) {
   EXPECT_EQ(run("train --resume " + path("named")), 1);
   EXPECT_TRUE(complains("imported from timm.safetensors") && complains("import them again"));
   EXPECT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --out " + path("imported")), 1);
-  EXPECT_TRUE(complains("holds a run already"));
+  EXPECT_TRUE(complains("already holds a run"));
   EXPECT_EQ(run("weights import " + path("timm.safetensors") + " --config " + path("config.toml") + " --set model.width=32 --out " +
                 path("wider")),
             1);

@@ -206,7 +206,7 @@ TEST_F(SweepCommandTest, KilledOrStoppedItGoesOnToTheSameWeights) {
       EXPECT_EQ(ended.signal, SIGKILL);
     } else {
       EXPECT_EQ(ended.code, 130) << ended.err;
-      EXPECT_TRUE(mentions(ended.out, {"Stopped: ", "left. Go on with the same command"}));
+      EXPECT_TRUE(mentions(ended.out, {"Stopped: ", "left. Continue with the same command"}));
     }
     const Ended last = run(folder, {"--jobs", "2"});
     ASSERT_EQ(last.code, 0) << last.err;

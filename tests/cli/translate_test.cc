@@ -647,7 +647,7 @@ TEST_F(Translation, InPlaceLosesNoWorkOfOthers) {
 
 TEST_F(Translation, HasAPromptOnATerminal) {
   StartedHinge hinge({"translate", path("run")});
-  ASSERT_TRUE(hinge.says("Ctrl-D leaves.")) << hinge.output();
+  ASSERT_TRUE(hinge.says("Ctrl-D quits.")) << hinge.output();
   ASSERT_TRUE(hinge.says("> "));
   hinge.type("one two\n");
   EXPECT_TRUE(hinge.says("eins zwei\r\n"));

@@ -4,14 +4,30 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "errors.h"
 #include "file_size_limit.h"
 #include "temporary_folder.h"
+
+namespace {
+
+// The folders and files that this thread flushes, if somebody wants to know.
+thread_local std::vector<std::string>* flushed = nullptr;
+
+}  // namespace
+
+// In the place of the C library's, for all of this program.
+extern "C" int fsync(int descriptor) {
+  if (flushed != nullptr) flushed->push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor)));
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
 
 namespace hinge::support {
 namespace {
@@ -88,6 +104,16 @@ TEST_F(AtomicFileTest, AFolderThatCannotBeFlushedIsNoError) {
   ::close(folder);
   EXPECT_EQ(error_of([&] { sync_folder("/proc"); }), "");
   EXPECT_TRUE(mentions(error_of([&] { sync_folder(path("missing")); }), {"missing", "No such file"}));
+}
+
+TEST_F(AtomicFileTest, NewFoldersAreFlushedWithThoseAboveThem) {
+  std::vector<std::string> names;
+  flushed = &names;
+  make_folders(path("a/b/c"));
+  make_folders(path("a/b/c"));
+  flushed = nullptr;
+  EXPECT_EQ(names, (std::vector<std::string>{folder_.string(), path("a"), path("a/b")}));
+  EXPECT_TRUE(mentions(error_of([&] { make_folders("/proc/none/a"); }), {"/proc/none/a"}));
 }
 
 TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskIsFull) {

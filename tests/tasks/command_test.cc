@@ -343,7 +343,7 @@ TEST_P(AnyRunTest, GoesOnWithOtherNumbers) {
   EXPECT_TRUE(mentions(one_epoch.out, {"optim.steps = \"none\""}));
   const Ended there = with(anew, {"--set", "data.path=/nowhere", "--out", path("run")});
   EXPECT_EQ(there.code, 1);
-  EXPECT_TRUE(mentions(there.err, {"holds a run already", "--resume"}));
+  EXPECT_TRUE(mentions(there.err, {"already holds a run", "--resume"}));
   EXPECT_TRUE(mentions(with(anew, {"--out", path("run/config.toml/x")}).err, {"make the folder", "run/config.toml/x"}));
 }
 

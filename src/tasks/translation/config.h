@@ -45,8 +45,7 @@ struct OptimConfig : train::OptimConfig {
   template <class V> void visit(V& v) {
     train::OptimConfig::visit(v, "source or target tokens per step, whichever are more; an upper bound");
     v("label_smoothing", label_smoothing, "share of the target probability that is spread evenly over the vocabulary");
-    v("regulariser_weight", regulariser_weight,
-      "weight of the ReLUFormer's L_reg beside the loss; a model without relu attention has none");
+    v("regulariser_weight", regulariser_weight, "weight of the ReLUFormer's L_reg in the loss; a model without relu attention has none");
     v("regulariser_warmup_steps", regulariser_warmup_steps, "steps over which that weight grows from 0");
     v("regulariser_margin", regulariser_margin,
       "entropy that L_reg allows, as a share of log n for n visible keys; none: its entropy term is left out");

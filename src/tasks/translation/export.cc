@@ -19,7 +19,7 @@ namespace {
 
 void require_absent(const std::string& path) {
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
-    throw std::runtime_error(fmt::format("'{}' is there already: remove it, or choose another name by --out", path));
+    throw std::runtime_error(fmt::format("'{}' already exists: remove it, or choose another name with --out", path));
 }
 
 // Catalogues are split anew each time. The parts are those of the training if the messages and the config are; if not, it is said.
@@ -52,7 +52,7 @@ std::string export_text(const tasks::ExportRequest& request) {
   const text::LanguagePair languages = text::parse_language_pair(config.data.source.pair);
   const std::string source = request.out + "." + languages.source, target = request.out + "." + languages.target;
   if (!std::filesystem::path(request.out).has_filename())
-    throw tasks::RequestError(fmt::format("--out '{}' is no beginning of a file's name", request.out));
+    throw tasks::RequestError(fmt::format("--out '{}' cannot begin a file name", request.out));
   require_absent(source), require_absent(target);
   for (const std::string& path : {source, target}) support::AtomicFile{path};  // one that cannot be written fails here, before the work
   text::ParallelText pairs = text::read_text(config.data.source, part);

@@ -42,8 +42,8 @@ const tasks::Task& task() {
       .assumptions = {"pairs", "source_tokens", "target_tokens"},
       .evaluate = evaluate_run,
       .eval_help =
-          "--data SOURCE,TARGET, two files of sentences; --split train, valid or test of the run's own text, or NAME of files\n"
-          "    NAME.LANGUAGE beside it, several with commas; --bleu; --set data.document_tokens=N for other lengths",
+          "--data SOURCE,TARGET, two files of sentences; --split train, valid or test of the run's own text, or NAME of other files\n    "
+          "NAME.LANGUAGE in its folder, several with commas; --bleu; --set data.document_tokens=N for other lengths",
       // The score is the validation loss with its sign changed.
       .scores = {.best = [](double score) { return fmt::format("loss {:.3f}", -score); },
                  .columns = {{"perplexity", "perplexity", two_digits},

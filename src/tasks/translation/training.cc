@@ -333,13 +333,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   const train::Processes processes(group);
   Config config = train::config_to_resume<Config>(folder, changes, processes);
   check(config);
-  std::optional<train::RunFolder> run;
-  std::optional<train::Checkpoint> from;
-  if (processes.first()) {
-    run.emplace(train::RunFolder::open(folder));
-    from = train::checkpoint_to_resume(folder, output);
-  }
-  from = processes.from_first(from);
+  auto [run, from] = train::open_to_resume(folder, processes, output);
   const auto stored = [&] { return train::read_run_file(folder, kVocabularyFile); };
   const text::Vocabulary vocabulary = text::Vocabulary::from_bytes(processes.from_first(stored), folder + "/" + kVocabularyFile);
   if (from) require_vocabulary(vocabulary, *from, folder);
@@ -349,7 +343,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   if (from) require_length_rules(config.model, *from, folder);
   TranslationTraining training(config, std::move(data), std::move(bleu), processes);
   if (from && from->state.contains("text") && from->state["text"] != training.text_size()) {
-    output.write("the training text is not the one that this run began with: it goes on with what is there now\n");
+    output.write("the training text has changed since this run began; the run continues with the present text\n");
     training.note_changed_text();
   }
   if (from && from->state.contains("text_has_changed")) training.note_changed_text();

@@ -99,18 +99,17 @@ std::vector<experiment::ReportSection> samples_of(const std::vector<Asked>& mode
   const std::unique_ptr<data::ImageSet> images = data::open_images(source);
   const std::vector<Sample> samples = choose_samples(models, *images);
 
-  experiment::ReportSection predictions{
-      "Sample predictions",
-      fmt::format("Images of {}, {}: one each of at most ten classes, then some that not all get right. Under each its class, "
-                  "and what each run says with which probability.",
-                  config.format, config.eval),
-      {},
-      /*picture_width=*/128};
+  experiment::ReportSection predictions{"Sample predictions",
+                                        fmt::format("Images of {}, {}: one each of at most ten classes, then some that not every run gets "
+                                                    "right. Below each image: its class, and what each run predicts, with the probability.",
+                                                    config.format, config.eval),
+                                        {},
+                                        /*picture_width=*/128};
   for (const Sample& sample : samples) predictions.pictures.push_back(picture_of(sample, models, *images));
   experiment::ReportSection maps{
       "Attention maps",
-      "The image, then what each layer reads of it in the mean of its heads, first layer first, and last the rollout through "
-      "all layers. Bright patches are read the most.",
+      "The image, then the attention of each layer, averaged over its heads, first layer first, and finally the rollout through all "
+      "layers. Bright patches get the most attention.",
       {},
       /*picture_width=*/static_cast<int>(128 * std::min<int64_t>(*models.front().trained.config.model.depth + 2, 8))};
   for (size_t i = 0; i < std::min(kMapped, samples.size()); ++i)

@@ -103,7 +103,7 @@ class VisionTraining : public train::Trainable {
       : config_(config),
         data_(std::move(data)),
         processes_(processes),
-        without_bad_files_(fmt::format("hinge train --resume {} --set data.on_error=skip goes on without them", run)),
+        without_bad_files_(fmt::format("hinge train --resume {} --set data.on_error=skip continues without them", run)),
         state_(vision::checkpoint_state(config_, classes)),
         model_(config_.model, train::stream_seed(seed(), train::Stream::weights)) {
     // With mixup an image needs another one in its shard.
@@ -268,13 +268,7 @@ train::TrainResult resume(const std::string& folder, const std::vector<std::stri
   config = resolve(config, data);
   processes.require_same(support::write_config(config), data.description());
   processes.form_teams(config.train.sequence_parallel);
-  std::optional<train::RunFolder> run;
-  std::optional<train::Checkpoint> from;
-  if (processes.first()) {
-    run.emplace(train::RunFolder::open(folder));
-    from = train::checkpoint_to_resume(folder, output);
-  }
-  from = processes.from_first(from);
+  auto [run, from] = train::open_to_resume(folder, processes, output);
   std::vector<std::string> classes = data.train->classes();
   if (from) {
     classes = common_classes(class_names(*from), classes, folder);

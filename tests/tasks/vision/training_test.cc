@@ -182,7 +182,7 @@ TEST_F(TrainTest, ShardsStayAndOtherThreadsAreTold) {
   config.train.shards = 0, config.train.workers = 2;
   run(config, "run", 4);
   EXPECT_EQ(train::read_run_config<Config>(path("run")).train.shards, 2) << "one for each worker, stored";
-  EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 8, {"train.shards=4"}); }), {"train.shards=4", "goes on with the shards it has"}));
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 8, {"train.shards=4"}); }), {"train.shards=4", "keeps its shards"}));
   EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 8, {"train.workers=4"}); }), {"train.workers 4", "train.shards 2"}));
   const auto said_by_resuming = [&](const std::string& change) {
     std::string said;
@@ -458,7 +458,7 @@ TEST_F(FolderTest, ABadFileLosesNoStep) {
     put(file, "no picture");
     const std::vector<std::string> advice = {path(file),
                                              "hinge data check --format folder --path " + path("images") + " names all bad files",
-                                             "hinge train --resume " + path(name) + " --set data.on_error=skip goes on without them"};
+                                             "hinge train --resume " + path(name) + " --set data.on_error=skip continues without them"};
     const std::string message = error_of([&] { run(config, name); });
     EXPECT_TRUE(mentions(message, advice));
     EXPECT_EQ(read_status(path(name)).state, "failed");
