@@ -13,11 +13,11 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/output_folder.h"
 #include "cli/trained_model.h"
 #include "decode/translator.h"
 #include "eval/seq2seq_analysis.h"
 #include "experiment/svg_plot.h"
-#include "support/atomic_file.h"
 #include "tasks/translation/run_text.h"
 #include "tasks/translation/sentence_maps.h"
 #include "text/corpus.h"
@@ -161,27 +161,6 @@ std::string share_plot(const std::vector<LayerStatistics>& layers, const std::st
   return render(chart);
 }
 
-// Files of one folder.
-class Folder {
- public:
-  explicit Folder(const fs::path& path) : path_(path) {
-    std::error_code failure;
-    fs::create_directories(path_, failure);
-    if (failure)
-      throw std::runtime_error(
-          fmt::format("cannot make the folder '{}': {}; choose another with --out", path_.string(), failure.message()));
-  }
-  void write(const std::string& name, const std::string& content) {
-    files_.push_back((path_ / name).string());
-    support::AtomicFile(files_.back()).commit(content);
-  }
-  const std::vector<std::string>& files() const { return files_; }
-
- private:
-  fs::path path_;
-  std::vector<std::string> files_;
-};
-
 // A sentence to draw, as the model reads it.
 decode::Source encode_map(const decode::Translator& translator, const std::string& sentence) {
   if (text::find_invalid_utf8(sentence)) throw UsageError("--map: the sentence is not UTF-8");
@@ -194,7 +173,7 @@ decode::Source encode_map(const decode::Translator& translator, const std::strin
 
 // The maps of one sentence and its translation by the model.
 std::string write_maps(const translation::TrainedModel& trained, const decode::Translator& translator, const decode::Source& source,
-                       size_t number, Folder& folder) {
+                       size_t number, OutputFolder& folder) {
   const translation::SentenceMaps found = translation::sentence_maps(trained, translator, source);
   for (const auto& [name, map] : found.maps) folder.write(fmt::format("map-{}-{}.svg", number, name), render(map));
   return found.translation;
@@ -213,7 +192,7 @@ int run_analyze(const AnalyzeOptions& options) {
 
   fs::path run = fs::path(options.run.run).lexically_normal();
   if (!run.has_filename()) run = run.parent_path();
-  std::optional<Folder> folder;
+  std::optional<OutputFolder> folder;
   if (options.writes_files()) folder.emplace(options.out.empty() ? fs::path("analysis-" + run.filename().string()) : fs::path(options.out));
   const std::vector<eval::TokenKind> kinds = eval::token_kinds(trained.vocabulary);
   const std::vector<LayerStatistics> layers = eval::analyze_layers(*trained.model, pairs, kinds), means = eval::means_by_kind(layers);

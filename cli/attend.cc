@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/output_folder.h"
 #include "cli/trained_model.h"
 #include "data/codec.h"
-#include "support/atomic_file.h"
 #include "tasks/vision/attention_maps.h"
 #include "tasks/vision/model_input.h"
 
@@ -32,28 +32,20 @@ void print(const std::string& name, const vision::AttentionNumbers& numbers) {
 }
 
 int attend(const AttendOptions& options) {
-  namespace fs = std::filesystem;
   const vision::TrainedModel trained = open_vision(options.run, "hinge attend");
   const vision::ModelInput input = vision::model_input(trained.config, options.image);
   const vision::AttentionMaps maps = vision::attention_maps(*trained.model, input.pixels);
   const int64_t patch = *trained.model->config().patch;
 
-  const fs::path folder = options.out.empty() ? fs::path("attention-" + fs::path(options.image).stem().string()) : fs::path(options.out);
-  std::error_code failure;
-  fs::create_directories(folder, failure);
-  if (failure)
-    throw std::runtime_error(fmt::format("cannot make the folder '{}': {}; choose another with --out", folder.string(), failure.message()));
-  std::vector<std::string> files;
-  const auto write = [&](const std::string& name, const data::Image& picture) {
-    files.push_back((folder / name).string());
-    support::AtomicFile(files.back()).commit(vision::png_of(picture));
-  };
+  OutputFolder folder(options.out.empty() ? "attention-" + std::filesystem::path(options.image).stem().string() : options.out);
+  const auto write = [&](const std::string& name, const data::Image& picture) { folder.write(name, vision::png_of(picture)); };
   write("overview.png", vision::overview(input.image, maps, patch));
   write("heads.png", vision::head_overview(input.image, maps, patch));
   for (size_t i = 0; i < maps.layers.size(); ++i)
     write(fmt::format("layer-{:02}.png", i), vision::overlay(input.image, maps.layers[i].map, patch));
   write("rollout.png", vision::overlay(input.image, maps.rollout, patch));
 
+  const std::vector<std::string>& files = folder.files();
   const vision::AttentionNumbers all = vision::mean_of_layers(maps);
   if (options.json) {
     nlohmann::json layers = nlohmann::json::array();

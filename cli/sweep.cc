@@ -1,6 +1,5 @@
 // hinge sweep: trains every point of a sweep, several side by side, and keeps what they come to in one file.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "hinge/kernels/cpu.h"
 #include "support/progress.h"
 #include "support/threads.h"
+#include "tasks/sweep_costs.h"
 #include "tasks/task.h"
 
 namespace hinge::cli {
@@ -37,56 +37,6 @@ void parse_part(const std::string& text, experiment::SweepOptions& options) {
 
 // ---- --dry-run
 
-// Points whose trainings are of the same size.
-struct CostGroup {
-  tasks::TrainingCost cost;
-  std::vector<experiment::Point> points;
-
-  // The axes on which all of them agree: "L=16".
-  std::string common() const {
-    experiment::Point common;
-    for (const auto& [axis, value] : points.front())
-      if (std::all_of(points.begin(), points.end(), [&, &axis = axis, &value = value](const experiment::Point& point) {
-            return experiment::value_of(point, axis) == value;
-          }))
-        common.emplace_back(axis, value);
-    return common.empty() ? "-" : experiment::point_text(common);
-  }
-};
-
-std::vector<CostGroup> cost_groups(const experiment::Sweep& sweep, const tasks::Task& task,
-                                   const std::vector<experiment::SweepPoint>& points) {
-  for (const auto& [name, value] : sweep.assume)
-    if (std::find(task.assumptions.begin(), task.assumptions.end(), name) == task.assumptions.end())
-      throw support::ConfigError(fmt::format("{}: unknown key 'assume.{}'; for a {} config there are {}", sweep.file, name, task.name,
-                                             fmt::join(task.assumptions, ", ")));
-  tasks::CostRequest request{{}, sweep.assume};
-  std::vector<support::FlatConfig> distinct;
-  std::vector<size_t> place;  // of each point among them
-  for (const experiment::SweepPoint& point : points) {
-    const support::FlatConfig keys = tasks::keys_of_cost(task.changed_keys({sweep.base, point.changes}));
-    const auto found = std::find(distinct.begin(), distinct.end(), keys);
-    place.push_back(static_cast<size_t>(found - distinct.begin()));
-    if (found != distinct.end()) continue;
-    distinct.push_back(keys);
-    request.configs.push_back({sweep.base, point.changes});
-  }
-  support::Progress progress("measuring", std::ssize(request.configs));
-  request.progress = [&](int64_t done) { progress.update(done, {}); };
-  const std::vector<tasks::TrainingCost> costs = task.costs(request);
-  progress.finish();
-  std::vector<CostGroup> groups;
-  for (size_t i = 0; i < points.size(); ++i) {
-    const tasks::TrainingCost& cost = costs[place[i]];
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const CostGroup& other) {
-      return other.cost.parameters == cost.parameters && other.cost.steps == cost.steps && other.cost.flops == cost.flops;
-    });
-    if (group == groups.end()) group = groups.insert(group, {cost, {}});
-    group->points.push_back(points[i].point);
-  }
-  return groups;
-}
-
 std::string hours_text(double seconds) {
   return seconds < 3600 ? fmt::format("{:.2g}", seconds / 3600) : fmt::format("{:.1f}", seconds / 3600);
 }
@@ -98,7 +48,7 @@ int dry_run(const experiment::Sweep& sweep, const tasks::Task& task, const exper
   if (points.empty()) return 0;
   experiment::Table table{{"points", "with", "parameters", "steps", "FLOPs each", "core-hours each", "core-hours"}, {}};
   double flops = 0, seconds = 0;
-  for (const CostGroup& group : cost_groups(sweep, task, points)) {
+  for (const tasks::CostGroup& group : tasks::cost_groups(sweep, task, points)) {
     const auto count = static_cast<double>(group.points.size());
     flops += count * group.cost.flops, seconds += count * group.cost.seconds;
     table.rows.push_back({std::to_string(group.points.size()), group.common(), std::to_string(group.cost.parameters),

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "support/atomic_file.h"
 #include "support/nearest.h"
@@ -100,33 +99,6 @@ experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::
           .scores = task.scores,
           .curves = task.curves,
           .sections = std::move(sections)};
-}
-
-support::FlatConfig keys_of_cost(support::FlatConfig keys) {
-  static const std::set<std::string> kFree = {"optim.lr",
-                                              "optim.beta1",
-                                              "optim.beta2",
-                                              "optim.eps",
-                                              "optim.weight_decay",
-                                              "optim.clip",
-                                              "optim.warmup_steps",
-                                              "optim.schedule",
-                                              "train.seed",
-                                              "train.workers",
-                                              "train.threads",
-                                              "train.eval_every",
-                                              "train.keep",
-                                              "train.log_steps",
-                                              "train.checkpoint_every",
-                                              "model.attention.alpha"};
-  std::erase_if(keys, [](const auto& entry) { return kFree.contains(entry.first); });
-  return keys;
-}
-
-double known_seconds(const TrainingCost& cost, const std::vector<TrainingCost>& known) {
-  for (const TrainingCost& other : known)
-    if (other.parameters == cost.parameters && other.steps == cost.steps && other.flops == cost.flops) return other.seconds;
-  return 0;
 }
 
 }  // namespace hinge::tasks

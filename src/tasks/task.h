@@ -153,13 +153,7 @@ const experiment::ScoreFormat& score_format(const experiment::RunSummary& run);
 // files in the folder `within` are read; empty: any.
 experiment::Report compare(std::vector<experiment::RunSummary> runs, const std::string& title, const std::string& within = "");
 
-// The keys among them that can change what a training costs: not seeds, learning rates and the like.
-support::FlatConfig keys_of_cost(support::FlatConfig keys);
-
 // ---- for the tasks themselves
-
-// The seconds of one of the costs that is as large in everything else; 0 if there is none.
-double known_seconds(const TrainingCost& cost, const std::vector<TrainingCost>& known);
 
 template <class Config> Config read_config(const ConfigSource& source) {
   Config config;

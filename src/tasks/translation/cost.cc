@@ -11,6 +11,7 @@
 #include "models/seq2seq.h"
 #include "support/config.h"
 #include "support/progress.h"
+#include "tasks/sweep_costs.h"
 #include "tasks/translation/config.h"
 #include "tasks/translation/evaluation.h"
 #include "tasks/translation/run_text.h"

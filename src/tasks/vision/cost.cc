@@ -9,6 +9,7 @@
 #include "data/source.h"
 #include "hinge/ops/dense.h"
 #include "models/vit.h"
+#include "tasks/sweep_costs.h"
 #include "tasks/vision/config.h"
 #include "train/flops.h"
 #include "train/sharded_gradient.h"
