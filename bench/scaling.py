@@ -170,7 +170,8 @@ def sequence_on(link, arguments, folder):
 
     out = folder / "sequence.json"
     bench = ["bench", "sequence", "--tokens", arguments.tokens, "--heads", arguments.heads, "--kv-heads", arguments.kv_heads,
-             "--width", arguments.width, "--batch", arguments.batch, "--rounds", arguments.rounds, "--kinds", arguments.kinds]  # fmt: skip
+             "--width", arguments.width, "--batch", arguments.batch, "--rounds", arguments.rounds, "--kinds", arguments.kinds,
+             "--threads", 1]  # fmt: skip
     bench += ["--causal"] if arguments.causal else []
     with Machines(relayed=delay is not None, rate=rate) as two:
         if delay:

@@ -5,8 +5,6 @@
 
 #include <cstdio>
 
-#include "cli/arguments.h"
-
 namespace hinge::cli {
 
 int BenchOptions::thread_count() const { return parse_threads(threads); }
@@ -15,8 +13,8 @@ int BenchOptions::round_count(int otherwise) const {
   return rounds.empty() ? otherwise : static_cast<int>(parse_whole("--rounds", rounds, 1, 10000));
 }
 
-void add_bench_options(Command command, BenchOptions& options, const std::string& rounds) {
-  command.option("--threads", options.threads, "N", kThreadsMeaning).group(kBenchHow);
+void add_bench_options(Command command, BenchOptions& options, const std::string& rounds, const std::string& threads) {
+  command.option("--threads", options.threads, "N", threads).group(kBenchHow);
   command.option("--rounds", options.rounds, "N", fmt::format("Samples of every case (default: {})", rounds)).group(kBenchHow);
   command.option("--json", options.json, "FILE", "Write the numbers to FILE, or to the standard output for -").group(kBenchOutput);
 }

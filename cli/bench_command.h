@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "support/atomic_file.h"
 
@@ -19,8 +20,8 @@ struct BenchOptions {
   int thread_count() const;  // by the thread policy (support/threads.h), if none are given
   int round_count(int otherwise) const;
 };
-// The options --threads, --rounds and --json. `rounds` says what the default is.
-void add_bench_options(Command command, BenchOptions& options, const std::string& rounds);
+// The options --threads, --rounds and --json. `rounds` says what the default is, `threads` what the number is.
+void add_bench_options(Command command, BenchOptions& options, const std::string& rounds, const std::string& threads = kThreadsMeaning);
 
 // An option whose help names the default that `value` holds.
 Option option_with_default(Command command, const std::string& name, std::string& value, const std::string& type,

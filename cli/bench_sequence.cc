@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "cli/bench_command.h"
 #include "cli/commands.h"
 #include "cli/processes.h"
+#include "train/config.h"
 
 namespace hinge::cli {
 namespace {
@@ -35,7 +37,8 @@ int bench_sequence(const BenchSequenceOptions& options) {
     throw UsageError(fmt::format("--heads {} is not a multiple of --kv-heads {}", plan.heads, plan.kv_heads));
   plan.width = parse_whole("--width", options.width, 1, 1024);
   plan.causal = options.causal;
-  plan.threads = options.bench.threads.empty() ? 1 : options.bench.thread_count();
+  plan.threads =
+      options.bench.threads.empty() ? train::Machine::present(std::max(1, environment->local_world)).cores : options.bench.thread_count();
   plan.rounds = options.bench.round_count(kSequenceRounds);
   at::set_num_threads(plan.threads);
   const bool first = environment->rank == 0;
@@ -66,10 +69,11 @@ void add_bench_sequence(Command parent) {
   command.option("--kv-heads", options->kv_heads, "N", "Heads of keys and values (default: as many as --heads)").group(kBenchWhat);
   choose("--width", options->width, "N", "Width of a head");
   command.flag("--causal", options->causal, "Each token sees those before it").group(kBenchWhat);
-  add_bench_options(command, options->bench, std::to_string(kSequenceRounds));
+  add_bench_options(command, options->bench, std::to_string(kSequenceRounds),
+                    "Threads of each process (default: OMP_NUM_THREADS, else an even share of the cores)");
   command.footer(
       "Run it with several processes: hinge launch -n 2 -- bench sequence. Bytes and messages are those that rank 0\n"
-      "sends; the time is that of the slowest process; without --threads each has one thread.\n"
+      "sends; the time is that of the slowest process.\n"
       "Computing is the time of the same pass when nothing is sent.");
   command.run([options] { return bench_sequence(*options); });
 }
