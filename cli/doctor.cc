@@ -23,7 +23,8 @@ void print(const bench::Machine& machine, const std::vector<bench::Finding>& fou
   line("threads", fmt::format("{}, unless train.threads or --threads says otherwise", machine.threads));
   line("SIMD", fmt::format("{} in use; compiled in: {}", machine.simd, fmt::join(machine.simd_compiled, ", ")));
   line("compiler", machine.compiler + (machine.optimized ? "" : ", debug build"));
-  line("FMA peak", fmt::format("{:.0f} GFLOP/s float32 on {} threads", machine.fma_peak_gflops, machine.threads));
+  line("FMA peak",
+       fmt::format("{:.0f} GFLOP/s float32 on {} thread{}", machine.fma_peak_gflops, machine.threads, machine.threads == 1 ? "" : "s"));
   line("oneDNN", fmt::format("{}: sgemm {}", machine.onednn_version, rate(machine.onednn_sgemm_gflops)));
   if (machine.blas.kind == bench::BlasKind::none)
     line("BLAS", "none found");
