@@ -195,7 +195,8 @@ TEST_F(SweepCommandTest, AMeasureThatFailsIsTheFailureOfItsPoint) {
 
 TEST_F(SweepCommandTest, KilledOrStoppedItGoesOnToTheSameWeights) {
   put("base.toml", std::string(kBase).replace(std::string(kBase).find("steps = 20"), 10, "steps = 300"));
-  ASSERT_EQ(run("undisturbed", {"--jobs", "2"}).code, 0);
+  const Ended undisturbed = run("undisturbed", {"--jobs", "2"});
+  ASSERT_EQ(undisturbed.code, 0) << undisturbed.err;
   for (const int signal : {SIGKILL, SIGINT, SIGTERM}) {
     const std::string folder = "runs-" + std::to_string(signal);
     Process process(path("out"), path("err"), words(folder, {"--jobs", "2"}));

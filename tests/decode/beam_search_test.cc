@@ -329,7 +329,7 @@ TEST(BeamSearch, BrokenWeightsAreSaid) {
     std::vector<float> logits_ = std::vector<float>(4, std::numeric_limits<float>::quiet_NaN());
   } steps;
   kernels::Serial serial;
-  EXPECT_NE(error_of([&] { search(steps, {4, kBos, kEos, {}, {5}}, {}, serial); }).find("no numbers"), std::string::npos);
+  EXPECT_NE(error_of([&] { search(steps, {4, kBos, kEos, {}, {5}}, {}, serial); }).find("not numbers"), std::string::npos);
 }
 
 TEST(Batches, HoldNeighboursInLength) {

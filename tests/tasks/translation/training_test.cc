@@ -464,7 +464,7 @@ TEST_F(TranslationTest, ChangedTextIsSaid) {
   support::ProgressOutput output = stopping_at(-1, 12, stop);
   output.write = [&](std::string_view text) { said += text; };
   EXPECT_TRUE(translation::resume(path("run"), {}, stop, output).finished);
-  EXPECT_TRUE(mentions(said, {"training: 241 pairs", "not the one that this run began with"}));
+  EXPECT_TRUE(mentions(said, {"training: 241 pairs", "has changed since this run began"}));
   // It stays known when the run has gone on with the new text more than once.
   EXPECT_TRUE(latest_checkpoint(path("run")).found.value().state.contains("text_has_changed"));
   EXPECT_TRUE(translation::resume(path("run"), {"optim.steps=14"}, stop, stopping_at(-1, 14, stop)).finished);
