@@ -33,7 +33,6 @@ def register_transformers(**more: Mapping[str, Any]) -> list[str]:
     """
     try:
         from transformers import AttentionInterface, AttentionMaskInterface
-        from transformers.masking_utils import sdpa_mask
     except ImportError as error:
         raise ImportError(f"register_transformers needs transformers 5: pip install 'transformers>=5' ({error})") from error
     known = {f"hinge_{name}": {"h": name} for name in activations()} | {f"hinge_{name}": {"preset": name} for name in presets()}
@@ -41,9 +40,25 @@ def register_transformers(**more: Mapping[str, Any]) -> list[str]:
     for name, parts in {**known, **more}.items():
         AttentionInterface.register(name, _attention_forward(name, dict(parts)))
         # Without a mask function of the same name, models would hand over no mask at all.
-        AttentionMaskInterface.register(name, sdpa_mask)
+        AttentionMaskInterface.register(name, _mask)
         names.append(name)
     return names
+
+
+def _mask(*places: Any, config: Any = None, **options: Any) -> torch.Tensor | None:
+    """transformers' mask for "sdpa", for models that will hand it to Hinge's attention: others would understand it in their own way."""
+    from transformers import MODEL_MAPPING
+    from transformers.masking_utils import sdpa_mask
+
+    if not torch.compiler.is_compiling() and type(config) in MODEL_MAPPING:
+        kinds = MODEL_MAPPING[type(config)]
+        for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+            if not kind._can_set_attn_implementation():
+                raise ValueError(
+                    f"{kind.__name__} has an attention of its own and ignores attn_implementation={config._attn_implementation!r}; choose \"eager\""
+                )
+    mask: torch.Tensor | None = sdpa_mask(*places, config=config, **options)
+    return mask
 
 
 def _attention_forward(name: str, parts: dict[str, Any]) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:

@@ -50,24 +50,28 @@ def replace_attention(
     pretrained = _pretrained_models(model)
     inside_pretrained = {id(module) for one in pretrained.values() for module in one.modules()}
     found: dict[str, nn.Module] = {}
-    refused: dict[str, str] = {}
-    for name, module in model.named_modules():
+    refused: dict[str, nn.Module] = {}
+    ours = False
+    for name, module in model.named_modules(remove_duplicate=False):
         if id(module) in inside_pretrained:
             continue
         if isinstance(module, nn.MultiheadAttention) or type(module) in _timm_attention():
             found[name] = module
-        elif "Attention" in type(module).__name__ or hasattr(module, "fused_attn"):
-            if not isinstance(module, Attention | MultiheadAttention) and not any(name.startswith(above + ".") for above in found):
-                refused[name] = type(module).__name__
+        elif isinstance(module, Attention | MultiheadAttention):
+            ours = True
+        elif any(part in type(module).__name__ for part in ("Attention", "Attn")) or hasattr(module, "fused_attn"):
+            if not any(name.startswith(above + ".") for above in found):
+                refused[name] = module
     # A module that only wraps attentions that can be replaced is no obstacle.
-    refused = {name: kind for name, kind in refused.items() if not any(one.startswith(name + ".") for one in found)}
+    refused = {name: module for name, module in refused.items() if not any(one.startswith(name + ".") for one in found)}
     if refused:
-        listed = ", ".join(f"{name} ({kind})" for name, kind in refused.items())
         raise ValueError(
-            f"cannot replace {listed}: only timm.layers.Attention, nn.MultiheadAttention and models of transformers can be; "
+            f"cannot replace {_listed(refused)}: only timm.layers.Attention, nn.MultiheadAttention and models of transformers can be; "
             "give the part of the model whose attention can be replaced, such as model.blocks"
         )
     if not found and not pretrained:
+        if ours:
+            raise ValueError(f"the attention of {type(model).__name__} is Hinge's already; replace that of a new model")
         kinds = "timm.layers.Attention, nn.MultiheadAttention or a model of transformers"
         raise ValueError(f"found no attention in {type(model).__name__}: {kinds}")
     not_timm = pretrained or any(isinstance(module, nn.MultiheadAttention) for module in found.values())
@@ -76,14 +80,25 @@ def replace_attention(
     if "" in found:
         raise ValueError("the model itself is an attention, which cannot be replaced in place: give what holds it")
 
-    made = {name: _replacement(module, options, learned) for name, module in found.items()}  # all of them, before anything is changed
+    made = {id(module): _replacement(module, options, learned) for module in found.values()}  # all of them, before anything is changed
     replaced = [name for one in pretrained.items() for name in _set_pretrained(*one, options)]
-    for name, module in made.items():
-        model.set_submodule(name, module)
+    for name, module in found.items():
+        model.set_submodule(name, made[id(module)])
     for encoder in model.modules():
         if isinstance(encoder, nn.TransformerEncoder):
             encoder.use_nested_tensor = False  # its fused softmax would pass the new attention over
-    return [*replaced, *made]
+    return [*replaced, *found]
+
+
+def _listed(modules: dict[str, nn.Module]) -> str:
+    """Their classes, each with the names of its first modules."""
+    kinds: dict[type, list[str]] = {}
+    for name, module in modules.items():
+        kinds.setdefault(type(module), []).append(name)
+    return ", ".join(
+        f"{', '.join(names[:2])}{f' and {len(names) - 2} more' if len(names) > 2 else ''} ({kind.__module__}.{kind.__qualname__})"
+        for kind, names in kinds.items()
+    )
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -119,6 +134,8 @@ def _pretrained_models(model: nn.Module) -> dict[str, Any]:
         for one in module.modules():
             if isinstance(one, transformers.PreTrainedModel) and not one._can_set_attn_implementation():
                 raise ValueError(f"{type(one).__name__} has an attention of its own that cannot be set (no AttentionInterface)")
+        if not any("Attention" in type(one).__name__ for one in module.modules()):
+            raise ValueError(f"found no attention in {type(module).__name__}")
     return found
 
 

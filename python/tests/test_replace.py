@@ -9,7 +9,6 @@ from torch import nn
 import hinge
 
 
-
 @pytest.fixture(scope="module")
 def timm():
     return pytest.importorskip("timm")
@@ -97,7 +96,7 @@ def test_timm_maps_and_gradient_checkpointing(timm):
 
 def test_what_cannot_be_replaced_is_an_error_and_changes_nothing(timm):
     model = tiny_vit(timm, global_pool="map", class_token=False)
-    with pytest.raises(ValueError, match=r"attn_pool \(AttentionPoolLatent\).*model.blocks"):
+    with pytest.raises(ValueError, match=r"attn_pool \(timm.layers.attention_pool.AttentionPoolLatent\).*model.blocks"):
         hinge.replace_attention(model)
     assert not any(isinstance(module, hinge.Attention) for module in model.modules())
     expected = model(IMAGES)
@@ -105,10 +104,29 @@ def test_what_cannot_be_replaced_is_an_error_and_changes_nothing(timm):
     torch.testing.assert_close(model(IMAGES), expected, atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="found no attention in Linear"):
         hinge.replace_attention(nn.Linear(2, 2))
+    replaced = tiny_vit(timm)
+    hinge.replace_attention(replaced)
+    with pytest.raises(ValueError, match="the attention of VisionTransformer is Hinge's already"):
+        hinge.replace_attention(replaced, h="sigmoid")
     with pytest.raises(RuntimeError, match="softmax takes no alpha"):
         hinge.replace_attention(tiny_vit(timm), h="softmax", alpha=2.0)
     with pytest.raises(RuntimeError, match="relu"):
         hinge.replace_attention(tiny_vit(timm), h="rleu")
+
+
+def test_attention_of_other_models_is_named_once_for_each_class(timm):
+    model = timm.models.cait.Cait(img_size=32, patch_size=8, embed_dim=48, depth=4, num_heads=3)
+    with pytest.raises(ValueError, match=r"cannot replace blocks.0.attn, blocks.1.attn and 2 more \(timm.models.cait.TalkingHeadAttn\), "):
+        hinge.replace_attention(model)
+    with pytest.raises(ValueError, match="TalkingHeadAttn"):
+        hinge.replace_attention(model.blocks)
+
+
+def test_an_attention_in_two_places_is_replaced_in_both(timm):
+    own = timm.layers.Attention(48, 3)
+    model = nn.ModuleDict({"first": own, "second": own})
+    assert hinge.replace_attention(model) == ["first", "second"]
+    assert isinstance(model["second"], hinge.Attention) and model["first"] is model["second"]
 
 
 # ---- torch.nn

@@ -196,6 +196,18 @@ def test_what_cannot_be_honoured_is_an_error():
 
 
 @torch.no_grad()
+def test_models_that_do_not_ask_for_an_attention_are_errors():
+    # BLOOM takes its masks from transformers, but not its attention: it would take a mask that means something else to it.
+    sizes = {"vocab_size": 50, "hidden_size": 32, "n_layer": 1, "n_head": 4}
+    with pytest.raises(ValueError, match="BloomModel has an attention of its own and ignores attn_implementation='hinge_relu'; choose \"eager\""):
+        make(transformers.BloomConfig, transformers.BloomForCausalLM, "hinge_relu", **sizes)(**tokens(4))
+    with pytest.raises(ValueError, match="BloomModel has an attention of its own that cannot be set"):
+        hinge.replace_attention(make(transformers.BloomConfig, transformers.BloomModel, "eager", **sizes))
+    with pytest.raises(ValueError, match="found no attention in MambaModel"):
+        hinge.replace_attention(transformers.MambaModel(transformers.MambaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1)))
+
+
+@torch.no_grad()
 def test_an_attention_of_ones_own_and_replace_attention():
     hinge.register_transformers(hinge_half={"h": "relu", "alpha": 0.5})
     images = torch.randn(2, 3, 16, 16)
