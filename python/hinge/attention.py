@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import torch
 
-from . import _ops  # noqa: F401, the ops must be loaded
+from . import _func, _ops  # noqa: F401, the ops must be loaded
 
 
 class AttentionStatistics(NamedTuple):
@@ -170,6 +170,9 @@ def _call(
     for name, default in _PER_HEAD.items():
         options[name] = _per_head(options[name], default)
     options.update(causal=is_causal, dropout=dropout_p, seed=seed, window=window)
+    if _func.is_active():
+        out, *statistics, _lse = _func.attention_with_statistics(query, key, value, statistics=return_statistics, **options)
+        return (out, AttentionStatistics(*statistics)) if return_statistics else out
     if not return_statistics:
         return torch.ops.hinge.attention(query, key, value, **options)
     out, *statistics, _lse = torch.ops.hinge.attention_with_statistics(query, key, value, **options)

@@ -12,11 +12,67 @@ def qkv(B=3, H=2, L=11, D=8, requires_grad=False):
     return [torch.randn(B, H, L, D, requires_grad=requires_grad) for _ in range(3)]
 
 
-def test_func_grad_is_one_clear_error():
-    q, k, v = qkv(requires_grad=True)
-    loss = lambda q, k, v: hinge.attention(q, k, v, h="silu", is_causal=True).square().sum()  # noqa: E731
-    with pytest.raises(RuntimeError, match="cannot use C\\+\\+ torch::autograd::Function with functorch transforms"):
-        torch.func.grad(loss, argnums=(0, 1, 2))(q, k, v)
+def with_statistics(q, k, v, **options):
+    out, statistics = hinge.attention(q, k, v, return_statistics=True, **options)
+    return torch.cat([out.flatten(), statistics.weight_sum.flatten(), statistics.weight_log.flatten()])
+
+
+FUNCTIONS = {h: (hinge.attention, {"h": h, "is_causal": True}) for h in hinge.activations()} | {
+    "mask": (hinge.attention, {"h": "silu", "attn_mask": torch.rand(11, 11) > 0.3, "length_rule": "visible", "window": (6, None)}),
+    "lengths and dropout": (hinge.attention, {"h": "gelu", "key_lengths": torch.tensor([3, 11, 7]), "dropout_p": 0.3, "seed": 5}),
+    "statistics": (with_statistics, {"h": "sigmoid"}),
+    "statistics of softmax": (with_statistics, {"h": "softmax"}),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_func_grad_equals_autograd(name):
+    function, options = FUNCTIONS[name]
+    inputs = qkv(requires_grad=True)
+    loss = lambda q, k, v: function(q, k, v, **options).square().sum()  # noqa: E731
+    got = torch.func.grad(loss, argnums=(0, 1, 2))(*inputs)
+    torch.testing.assert_close(got, torch.autograd.grad(loss(*inputs), inputs))
+
+
+@pytest.mark.parametrize("wanted", [(0, 1, 2, 3), (1, 3)])
+def test_func_grad_of_learned_options(wanted):
+    q, k, v = qkv()
+    loss = lambda *given: hinge.attention(q, k, v, h="silu", **dict(zip(("alpha", "gain", "bias", "attn_mask"), given))).square().sum()  # noqa: E731
+    given = [tensor.requires_grad_() for tensor in (torch.rand(2), torch.rand(1), torch.randn(2), torch.randn(2, 11, 11))]
+    got = torch.func.grad(loss, argnums=wanted)(*given)
+    torch.testing.assert_close(got, torch.autograd.grad(loss(*given), [given[i] for i in wanted]))
+
+
+def test_func_grad_under_autocast():
+    inputs = qkv(requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = lambda q, k, v: hinge.attention(q, k, v).float().square().sum()  # noqa: E731
+        got, expected = torch.func.grad(loss, argnums=(0, 1, 2))(*inputs), torch.autograd.grad(loss(*inputs), inputs)
+    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+def test_gradients_of_each_sample():
+    module, x = hinge.Attention(16, 2, learn_alpha="head", qk_norm=True), torch.randn(4, 7, 16)
+    loss = lambda parameters, x: torch.func.functional_call(module, parameters, x[None]).square().sum()  # noqa: E731
+    got = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(dict(module.named_parameters()), x)
+    for i in range(4):
+        expected = torch.autograd.grad(module(x[i : i + 1]).square().sum(), list(module.parameters()))
+        torch.testing.assert_close([got[name][i] for name, _ in module.named_parameters()], list(expected))
+
+
+def test_jacobian_equals_autograd():
+    q, k, v = (tensor.double() for tensor in qkv(B=1, L=3, D=2))
+    function = lambda q: hinge.attention(q, k, v, h="silu")  # noqa: E731
+    torch.testing.assert_close(torch.func.jacrev(function)(q), torch.autograd.functional.jacobian(function, q))
+
+
+def test_second_and_forward_derivatives_are_errors():
+    q, k, v = qkv()
+    slope = torch.func.grad(lambda q: hinge.attention(q, k, v).square().sum())
+    with pytest.raises(RuntimeError, match="hinge::attention: its gradients cannot be differentiated once more"):
+        torch.func.grad(lambda q: slope(q).sum())(q)
+    with pytest.raises(NotImplementedError, match="forward mode AD"):
+        torch.func.jvp(lambda q: hinge.attention(q, k, v), (q,), (q,))
 
 
 def test_vmap():
