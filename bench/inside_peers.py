@@ -8,7 +8,8 @@ saves of it, say how much faster the whole model could become; the last columns 
 
 HSTU: SiLU attention over jagged sequences as the PyTorch path of generative recommenders computes it: padded to the longest sequence, scores
 as a matrix, a causal mask, divided by the longest length. relu by flex_attention: its scores are log relu(x), its softmax is undone by the
-log-sum-exp that it returns. It runs uncompiled: on CPUs, compiled, it returns no log-sum-exp (PyTorch 2.13).
+log-sum-exp that it returns. Compiled for CPUs it returns none (PyTorch 2.13): there, a key with a known weight shows what its softmax has
+divided by.
 """
 
 import gc
@@ -16,11 +17,12 @@ import math
 import statistics
 import sys
 import time
+import warnings
 
 import torch
 import torch.nn.functional as F
 from report import markdown_table
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 from torchvision_operators import define_missing
 
 BATCH, IMAGE, PATCH, WIDTH, DEPTH, HEADS, CLASSES = 8, 224, 16, 384, 12, 6, 1000
@@ -134,8 +136,9 @@ def measure_models(name: str, make, rounds: int) -> list[dict]:
             rows.append({
                 "case": name, "pass": which, "peer": peer, "model_ms": model * 1e3, "attention_ms": alone_ours * 1e3,
                 "attention_share": alone_ours / model, "speedup": sdpa / model, "possible_speedup": sdpa / (sdpa - saved),
-                "share_of_gain": (sdpa - model) / saved if saved > 0.01 * sdpa else math.nan, "rounds": rounds,
+                "share_of_gain": (sdpa - model) / saved if saved > 0.01 * sdpa else None, "rounds": rounds,
             })  # fmt: skip
+            show(rows[-1])
     return rows
 
 
@@ -188,38 +191,57 @@ def measure_hstu(rounds: int) -> list[dict]:
         require_right("HSTU", errors["hinge silu"])
         for which, both in (("forward", False), ("forward+backward", True)):
             functions = {"HSTU's PyTorch path": reference, "hinge silu": ours}
-            rows += compare_two(f"HSTU, B {B}, H {H}, up to {longest} tokens", which, functions, errors, leaves, grad if both else None, rounds)
+            rows += compare_all(f"HSTU, B {B}, H {H}, up to {longest} tokens", which, functions, errors, leaves, grad if both else None, rounds)
     return rows
 
 
-def flex_relu():
+def flex_relu(q, k, v):
     """relu attention in the way of attention-gym: exp(log relu(x)) is relu(x), and out * exp(lse) is without the division of softmax."""
 
     def log_relu(score, b, h, q, kv):
         return torch.log(torch.relu(score))
 
-    def run(q, k, v):
-        out, lse = flex_attention(q, k, v, score_mod=log_relu, return_lse=True)
-        return out * lse.exp()[..., None] / k.shape[-2]
+    out, more = flex_attention(q, k, v, score_mod=log_relu, return_aux=AuxRequest(lse=True))
+    return out * more.lse.exp()[..., None] / k.shape[-2]
 
-    return run
+
+def flex_relu_compiled():
+    """The same, compiled: one key more has the weight 1, and the value 1 in a column of its own, which the softmax makes 1 by its divisor."""
+
+    def run(q, k, v):
+        L = k.shape[-2]
+
+        def log_relu(score, b, h, q, kv):
+            return torch.where(kv == L, 0.0, torch.log(torch.relu(score)))
+
+        v = F.pad(v, (0, 1, 0, 1))
+        v[..., L, -1] = 1
+        out = flex_attention(q, F.pad(k, (0, 0, 0, 1)), v, score_mod=log_relu)
+        return out[..., :-1] / out[..., -1:] / L
+
+    return torch.compile(run, dynamic=False)
 
 
 def measure_flex(rounds: int) -> list[dict]:
     import hinge
 
+    warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
     rows = []
     for B, H, L in ((8, 6, 197), (1, 6, 1024)):
         torch.manual_seed(3)
         q, k, v = (torch.randn(B, H, L, D) for _ in range(3))
         expected = eager_relu(*(x.double() for x in (q, k, v)))
-        functions = {"flex_attention, uncompiled": flex_relu(), "hinge relu": lambda q, k, v: hinge.attention(q, k, v, h="relu")}
+        functions = {
+            "flex_attention, compiled": flex_relu_compiled(),
+            "flex_attention, uncompiled": flex_relu,
+            "hinge relu": lambda q, k, v: hinge.attention(q, k, v, h="relu"),
+        }
         errors = {}
         with torch.no_grad():
             for name, function in functions.items():
                 errors[name] = ((function(q, k, v) - expected).abs().max() / expected.abs().max()).item()
         require_right("relu", errors["hinge relu"])
-        rows += compare_two(f"relu, B {B}, H {H}, L {L}", "forward", functions, errors, [q, k, v], None, rounds)
+        rows += compare_all(f"relu, B {B}, H {H}, L {L}", "forward", functions, errors, [q, k, v], None, rounds)
     return rows
 
 
@@ -228,7 +250,7 @@ def require_right(name: str, error: float) -> None:
         sys.exit(f"{name}: Hinge's result is off by {error:.2g} of the largest number; nothing is measured")
 
 
-def compare_two(case, which, functions, errors, inputs, grad, rounds) -> list[dict]:
+def compare_all(case, which, functions, errors, inputs, grad, rounds) -> list[dict]:
     def call(function):
         if grad is None:
             with torch.no_grad():
@@ -236,11 +258,14 @@ def compare_two(case, which, functions, errors, inputs, grad, rounds) -> list[di
         return torch.autograd.grad(function(*inputs), inputs, grad)
 
     times = in_turn({name: (lambda f=f: call(f)) for name, f in functions.items()}, rounds)
-    theirs, ours = functions
-    return [
-        {"case": case, "pass": which, "peer": name, "ms": times[name] * 1e3, "error": errors[name], "speedup": times[theirs] / times[name], "rounds": rounds}
-        for name in (theirs, ours)
+    first = next(iter(functions))
+    rows = [
+        {"case": case, "pass": which, "peer": name, "ms": times[name] * 1e3, "error": errors[name], "speedup": times[first] / times[name], "rounds": rounds}
+        for name in functions
     ]
+    for row in rows:
+        show(row)
+    return rows
 
 
 # ---- All of it ----------------------------------------------------------------------------------------------------------------
@@ -279,21 +304,25 @@ def compare(options) -> tuple[str, list[dict]]:
     return tables(whole, single), whole + single
 
 
-def tables(whole: list[dict], single: list[dict]) -> str:
-    def number(x: float, form: str) -> str:
-        return "-" if math.isnan(x) else format(x, form)
+def cells(row: dict) -> list[str]:
+    """A row as the tables have it."""
+    if "ms" in row:
+        return [row["case"], row["pass"], row["peer"], f"{row['ms']:.2f}", f"{row['speedup']:.2f}", f"{row['error']:.1e}"]
+    gain = "-" if row["share_of_gain"] is None else f"{row['share_of_gain']:.0%}"
+    return [row["case"], row["pass"], row["peer"], f"{row['model_ms']:.0f}", f"{row['attention_share']:.0%}", f"{row['speedup']:.2f}",
+            f"{row['possible_speedup']:.2f}", gain]  # fmt: skip
 
+
+def show(row: dict) -> None:
+    print("  " + " | ".join(cells(row)), file=sys.stderr, flush=True)
+
+
+def tables(whole: list[dict], single: list[dict]) -> str:
     text = []
     if whole:
         head = [f"ViT-S/16, {BATCH} images", "pass", "attention", "model, ms", "of it attention", "speed-up", "possible", "share of the gain"]
-        lines = [
-            [row["case"], row["pass"], row["peer"], f"{row['model_ms']:.0f}", f"{row['attention_share']:.0%}", f"{row['speedup']:.2f}",
-             f"{row['possible_speedup']:.2f}", number(row["share_of_gain"], ".0%")]
-            for row in whole
-        ]  # fmt: skip
-        text.append(markdown_table(head, lines))
+        text.append(markdown_table(head, [cells(row) for row in whole]))
     if single:
         head = ["attention", "pass", "by", "ms", "speed-up", "largest error / largest value"]
-        lines = [[row["case"], row["pass"], row["peer"], f"{row['ms']:.2f}", f"{row['speedup']:.2f}", f"{row['error']:.1e}"] for row in single]
-        text.append(markdown_table(head, lines))
+        text.append(markdown_table(head, [cells(row) for row in single]))
     return "\n\n".join(text)

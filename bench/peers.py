@@ -322,10 +322,20 @@ def simd() -> str:
 # ---- Commands -----------------------------------------------------------------------------------------------------------------
 
 
-def attention(options: argparse.Namespace) -> None:
-    for path in (options.json, options.markdown, options.plot):
+def require_outputs(options: argparse.Namespace) -> None:
+    for path in (options.json, getattr(options, "plot", None)):
         if path:
             require_writable(path)
+    if options.markdown:
+        require_writable(options.markdown, region_of(options))
+
+
+def region_of(options: argparse.Namespace) -> str:
+    return region(f"peers {options.command}", cpu_model(), simd())
+
+
+def attention(options: argparse.Namespace) -> None:
+    require_outputs(options)
     peers = make_peers(options.dtypes)
     rows: list[Row] = []
     for threads in options.threads:
@@ -346,7 +356,7 @@ def attention(options: argparse.Namespace) -> None:
         results = {"machine": machine, "results": [row.as_json() for row in rows]}
         write_atomically(options.json, json.dumps(results, indent=2) + "\n")
     if options.markdown:
-        write_markdown(options.markdown, region("peers attention", cpu_model(), simd()), text)
+        write_markdown(options.markdown, region_of(options), text)
     if options.plot:
         threads, panels = max(options.threads), []
         for which in PASSES:
@@ -360,9 +370,7 @@ def attention(options: argparse.Namespace) -> None:
 
 
 def models(options: argparse.Namespace, compare, unit: str) -> None:
-    for path in (options.json, options.markdown):
-        if path:
-            require_writable(path)
+    require_outputs(options)
     with busy_processes(options.busy):
         table, rows = compare(options)
     beside = f", next to {options.busy} busy process{'es' if options.busy > 1 else ''}" if options.busy else ""
@@ -372,7 +380,7 @@ def models(options: argparse.Namespace, compare, unit: str) -> None:
     if options.json:
         write_atomically(options.json, json.dumps({"machine": {"cpu": cpu_model(), "simd": simd(), "torch": torch.__version__}, "results": rows}, indent=2) + "\n")
     if options.markdown:
-        write_markdown(options.markdown, region(f"peers {options.command}", cpu_model(), simd()), text)
+        write_markdown(options.markdown, region_of(options), text)
 
 
 def whole_numbers(text: str) -> list[int]:

@@ -32,23 +32,30 @@ def write_atomically(path: str | Path, text: str) -> None:
             raise
 
 
-def require_writable(path: str | Path) -> None:
-    """Fails before a long measurement instead of after it."""
+def require_writable(path: str | Path, region: str = "") -> None:
+    """Fails before a long measurement instead of after it. `region`: what write_markdown will replace."""
     folder = Path(path).parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         sys.exit(f"cannot write '{path}': '{folder}' is not a folder that can be written")
     if Path(path).is_dir():
         sys.exit(f"cannot write '{path}': it is a folder; give a file name")
+    if region and Path(path).exists():
+        around(Path(path), region)
+
+
+def around(path: Path, region: str) -> tuple[str, str]:
+    """What stands before and after the text of `region`, with its marks."""
+    begin, end = f"<!-- begin: {region} -->", f"<!-- end: {region} -->"
+    text = path.read_text()
+    if begin not in text or end not in text or text.index(begin) > text.index(end):
+        sys.exit(f"'{path}' lacks the marks {begin} and {end}: put them where the text is to stand")
+    return text[: text.index(begin) + len(begin)], text[text.index(end) :]
 
 
 def write_markdown(path: str | Path, region: str, text: str) -> None:
     """Replaces what stands between the marks of `region`. A file that is not there yet is made of the text alone."""
-    begin, end = f"<!-- begin: {region} -->", f"<!-- end: {region} -->"
     if Path(path).exists():
-        old = Path(path).read_text()
-        if begin not in old or end not in old or old.index(begin) > old.index(end):
-            sys.exit(f"'{path}' lacks the marks {begin} and {end}: put them where the text is to stand")
-        before, after = old[: old.index(begin) + len(begin)], old[old.index(end) :]
+        before, after = around(Path(path), region)
         text = f"{before}\n{text.strip()}\n{after}"
     write_atomically(path, text.rstrip() + "\n")
 
