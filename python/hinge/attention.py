@@ -95,7 +95,7 @@ def attention(
     0 (relu and its like) may or may not show in the result.
 
     Forward and backward run in tiles; memory beyond inputs and outputs grows with L, not with L squared. Differentiable once, in
-    ``query``, ``key``, ``value``, ``gain``, ``bias``, ``alpha`` and an additive ``attn_mask``.
+    ``query``, ``key``, ``value``, ``gain``, ``bias``, ``alpha`` and an additive ``attn_mask``, also under ``torch.func``.
 
     Args:
         query: ``[B, Hq, Lq, D]``, float32, float64, bfloat16 or float16. The last two are computed in float32, and their statistics are
