@@ -3,6 +3,8 @@
 import importlib.metadata
 import inspect
 import math
+import sys
+import typing
 
 import eager
 import pytest
@@ -313,6 +315,14 @@ def test_signature_and_docstring_have_the_options_of_the_op():
     documented = hinge.attention.__doc__.partition("Args:")[2].partition("Returns:")[0]
     described = {name for line in documented.splitlines() if line[8:9].isalpha() for name in line.partition(":")[0].split(",")}
     assert {name.strip() for name in described} == {"query", "key", "value", "return_statistics", *ours}
+
+
+def test_the_types_of_options_are_those_of_the_signature():
+    module = sys.modules["hinge.attention"]
+    signature = typing.get_type_hints(hinge.attention)
+    options = {name: signature[name] for name, p in inspect.signature(hinge.attention).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    del options["return_statistics"]
+    assert typing.get_type_hints(module._Options) == options
 
 
 def test_the_ops_share_their_options():
