@@ -1,14 +1,19 @@
 """Attention weights for looking at: hinge.attention_weights of one attention, hinge.attention_maps of a whole model."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import nn
 
 from .attention import attention
+
+if TYPE_CHECKING:  # torch does without NumPy, and so does all but attention_maps
+    import numpy as np
+    import numpy.typing as npt
 
 #: While hinge.attention_maps runs: the weights of each attention, in the order of computation.
 _recorded: list[tuple[nn.Module, torch.Tensor]] | None = None
@@ -55,6 +60,8 @@ def attention_maps(model: nn.Module, *inputs: Any, **keywords: Any) -> dict[str,
     :func:`hinge.register_transformers` or :func:`hinge.load_run` gave their attention; not for compiled ones.
     """
     global _recorded
+    if find_spec("numpy") is None:
+        raise ImportError("attention_maps returns NumPy arrays: pip install numpy")
     if _recorded is not None:
         raise RuntimeError("attention_maps is running already, in another thread or around this call")
     _recorded = []
