@@ -161,6 +161,8 @@ def _call(
     return_statistics: bool, **options: Any
 ) -> Any:  # fmt: skip
     """The op, called with the arguments of :func:`attention`. What is not named here has the op's name and type."""
+    if any(getattr(tensor, "is_nested", False) for tensor in (query, key, value)):
+        raise TypeError("nested tensors are not supported: give their values as a batch of 1, with q_offsets and k_offsets")
     if isinstance(window, (tuple, list)):
         window = [-1 if bound is None else bound for bound in window]
     if dropout_p > 0 and seed is None:

@@ -315,7 +315,7 @@ class MultiheadAttention(nn.Module):
         if is_causal and attn_mask is None:
             raise ValueError("is_causal is a hint about attn_mask, as in torch.nn.MultiheadAttention: give the mask, too")
         options = dict(self.options)
-        if is_causal and key_padding_mask is None:
+        if is_causal and key_padding_mask is None and q.shape[2] == k.shape[2]:  # of other lengths only the mask says which rows meet
             options["is_causal"] = True
         else:
             mask = _visible_or_added(attn_mask, q.shape[0], self.num_heads, q.dtype)

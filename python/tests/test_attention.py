@@ -420,6 +420,9 @@ def test_errors_of_inputs():
         hinge.attention(q[0], k, v)
     with pytest.raises(RuntimeError, match="must be a multiple of the number of key and value heads, got 4 and 3"):
         hinge.attention(q, k[:, :3], v[:, :3])
+    nested = torch.nested.nested_tensor([torch.randn(3, 4, 16), torch.randn(5, 4, 16)], layout=torch.jagged).transpose(1, 2)
+    with pytest.raises(TypeError, match="nested tensors are not supported: .* with q_offsets"):
+        hinge.attention(nested, nested, nested)
     with pytest.raises(RuntimeError, match="dropout needs a seed"):
         torch.ops.hinge.attention(q, k, v, dropout=0.1)
 

@@ -187,6 +187,14 @@ def test_multihead_attention_weights_and_unbatched():
         torch.testing.assert_close(ours(*arguments), own(*arguments), atol=1e-6, rtol=1e-5)
 
 
+def test_a_causal_hint_means_what_the_mask_says():
+    own = nn.MultiheadAttention(24, 4, batch_first=True).eval()
+    ours = hinge.MultiheadAttention(own, {"h": "softmax"})
+    q, kv, mask = torch.randn(2, 5, 24), torch.randn(2, 7, 24), torch.ones(5, 7, dtype=torch.bool).triu(1)
+    arguments = {"attn_mask": mask, "is_causal": True, "need_weights": False}
+    torch.testing.assert_close(ours(q, kv, kv, **arguments)[0], own(q, kv, kv, **arguments)[0], atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("options, message", [({"add_bias_kv": True}, "add_bias_kv"), ({"kdim": 8}, "kdim"), ({"add_zero_attn": True}, "add_zero_attn")])
 def test_multihead_attention_that_cannot_be_honoured(options, message):
     model = nn.ModuleDict({"attention": nn.MultiheadAttention(24, 4, **options)})
