@@ -132,7 +132,7 @@ wheel: python-deps $(VENV)/wheel.stamp ## A wheel of the Python package that nee
 # notebooks. timm asks for torchvision, which would bring another torch along: both come without what they ask for.
 $(VENV)/tests.stamp: $(VENV)/torch.stamp
 	@$(STEP) "Adding transformers, timm and what else the tests need" build/python/tests.log bash -c '$(VENV)/bin/pip install \
-	  tensorboard safetensors sacrebleu sentencepiece transformers==5.23.0 huggingface-hub pyyaml pillow mypy nbclient ipykernel matplotlib && \
+	  tensorboard safetensors google-crc32c sacrebleu sentencepiece transformers==5.23.0 huggingface-hub pyyaml pillow mypy nbclient ipykernel matplotlib && \
 	  $(VENV)/bin/pip install --no-deps timm==1.0.31 torchvision==0.28.0 && touch $@'
 
 .PHONY: test-python

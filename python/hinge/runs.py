@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import tomllib
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -76,7 +78,6 @@ def save_run(model: nn.Module, run: str | os.PathLike[str]) -> None:
     source = getattr(model, "run", None)
     if not isinstance(source, Run):
         raise TypeError("save_run takes models of hinge.load_run: only these have a config that the hinge command knows")
-    safetensors = _safetensors()
     folder = Path(run)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"'{folder}' already exists: choose another folder")
@@ -94,8 +95,8 @@ def save_run(model: nn.Module, run: str | os.PathLike[str]) -> None:
         step = partial / "checkpoints" / "step-00000000"
         step.mkdir(parents=True)
         moments = {f"{moment}.{name}": torch.zeros_like(value) for moment in "mv" for name, value in weights.items()}
-        safetensors.save_file(weights, step / "weights.safetensors", metadata={"format": "pt"})
-        safetensors.save_file(moments, step / "state.safetensors")
+        _save(weights, step / "weights.safetensors")
+        _save(moments, step / "state.safetensors")
         sizes = {path.name: path.stat().st_size for path in step.iterdir()}
         description = {"step": 0, "score": None, "files": sizes, "state": state | {"imported": origin}, "saved": now}
         (step / "checkpoint.json").write_text(json.dumps(description, indent=2) + "\n")
@@ -106,7 +107,7 @@ def save_run(model: nn.Module, run: str | os.PathLike[str]) -> None:
         (partial / "status.json").write_text(json.dumps(status, indent=2) + "\n")
         (partial / "imported").write_text(origin)
         if "vocabulary" in source.state:
-            shutil.copyfile(source.vocabulary, partial / "vocabulary.model")
+            (partial / "vocabulary.model").write_bytes(_read_run_file(source.folder, "vocabulary.model"))
         (partial / "config.toml").write_text(source.config_text)
         for path in partial.rglob("*"):
             if path.is_file():
@@ -118,12 +119,52 @@ def save_run(model: nn.Module, run: str | os.PathLike[str]) -> None:
         raise
 
 
-def _safetensors() -> Any:
+def _packages() -> tuple[Any, Any]:
+    """safetensors, and google_crc32c for its checksums."""
     try:
+        import google_crc32c
         import safetensors.torch
     except ImportError as error:
-        raise ImportError("runs are safetensors files: pip install safetensors") from error
-    return safetensors.torch
+        raise ImportError("runs are safetensors files with checksums: pip install safetensors google-crc32c") from error
+    return safetensors, google_crc32c
+
+
+def _checksums(file: bytes) -> Iterator[tuple[str, str]]:
+    """The name of each tensor of a safetensors file, and the CRC-32C of its data."""
+    safetensors, crc32c = _packages()
+    for name, tensor in safetensors.deserialize(file):
+        yield name, f"{crc32c.value(bytes(tensor['data'])):08x}"
+
+
+def _save(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    safetensors, _ = _packages()
+    checksums = {f"crc32c.{name}": checksum for name, checksum in _checksums(safetensors.torch.save(tensors))}
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"} | checksums)
+
+
+def _verify(path: Path) -> None:
+    """The checksums that a file has, against its data."""
+    safetensors, _ = _packages()
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            expected = file.metadata() or {}
+        found = dict(_checksums(path.read_bytes()))
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"'{path}' is damaged: {error}") from error
+    for name, checksum in found.items():
+        if expected.get(f"crc32c.{name}", checksum) != checksum:
+            raise ValueError(f"'{path}' is damaged: tensor '{name}' has the checksum {checksum}, not {expected[f'crc32c.{name}']}")
+
+
+def _read_run_file(folder: Path, name: str) -> bytes:
+    """A file that a run was made with."""
+    content = (folder / name).read_bytes()
+    checksums = folder / "checksums.json"
+    if checksums.exists():
+        found = f"{_packages()[1].value(content):08x}"
+        if (expected := json.loads(checksums.read_text()).get(name, found)) != found:
+            raise ValueError(f"'{folder / name}' is damaged: it has the checksum {found}, not {expected}; put a copy of it there")
+    return content
 
 
 def _choose_weights(folder: Path, which: str) -> tuple[Path, dict[str, Any]]:
@@ -131,7 +172,12 @@ def _choose_weights(folder: Path, which: str) -> tuple[Path, dict[str, Any]]:
     if which not in ("best", "latest", "averaged"):
         raise ValueError(f"checkpoint must be best, latest or averaged, got {which!r}")
     usable: list[tuple[Path, dict[str, Any]]] = []  # the latest first
-    problems = []
+    problems: list[str] = []
+
+    def skip(error: Exception) -> None:
+        problems.append(str(error))
+        warnings.warn(f"skipping a checkpoint: {error}", stacklevel=4)
+
     for step in sorted(folder.glob("checkpoints/step-*"), reverse=True):
         try:
             description = json.loads((step / "checkpoint.json").read_text())
@@ -140,9 +186,20 @@ def _choose_weights(folder: Path, which: str) -> tuple[Path, dict[str, Any]]:
                     raise ValueError(f"'{step / name}' has {found} bytes, not {size}")
             usable.append((step, description))
         except (OSError, ValueError, KeyError) as error:
-            problems.append(f"{error}")
-    if not usable:
-        raise FileNotFoundError(f"'{folder}' holds no usable checkpoint" + (f": {problems[0]}" if problems else " yet"))
+            skip(error)
+    while usable:
+        step, description, name = _chosen(folder, usable, which)
+        try:
+            _verify(step / name)
+            return step / name, description
+        except ValueError as error:
+            skip(error)
+            usable = [one for one in usable if one[0] != step]
+    raise FileNotFoundError(f"'{folder}' holds no usable checkpoint" + (f": {problems[0]}" if problems else " yet"))
+
+
+def _chosen(folder: Path, usable: list[tuple[Path, dict[str, Any]]], which: str) -> tuple[Path, dict[str, Any], str]:
+    """The folder, description and file of weights out of those that can be used, the latest first."""
     latest = usable[0]
     averaged = latest[1]["state"].get("averaged_score")
     if which == "averaged" and "averaged_score" not in latest[1]["state"]:
@@ -154,11 +211,11 @@ def _choose_weights(folder: Path, which: str) -> tuple[Path, dict[str, Any]]:
             chosen = max(reversed(scored), key=lambda one: float(one[1]["score"]))  # the earliest of equals
             if averaged is not None and averaged > chosen[1]["score"]:
                 chosen, mean = latest, True
-    return chosen[0] / ("averaged.safetensors" if mean else "weights.safetensors"), chosen[1]
+    return *chosen, "averaged.safetensors" if mean else "weights.safetensors"
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:
-    weights = _safetensors().load_file(path)
+    weights = _packages()[0].torch.load_file(path)
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in weights.items()}
     wrong = [name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)]

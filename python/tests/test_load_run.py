@@ -68,13 +68,13 @@ def train(folder, config, changes):
     return folder / "run"
 
 
-def predicted_logits(run, pixels, folder, classes):
+def predicted_logits(run, pixels, folder, classes, *options):
     paths = []
     for i, image in enumerate(pixels):
         paths.append(folder / f"{i}.png")
         write_png(paths[-1], image)
     logits = torch.zeros(len(pixels), classes)
-    for row, image in zip(logits, json.loads(command("predict", run, *paths, "--top", classes, "--json"))):
+    for row, image in zip(logits, json.loads(command("predict", run, *paths, "--top", classes, "--json", *options))):
         for prediction in image["predictions"]:
             row[prediction["label"]] = prediction["logit"]
     return logits
@@ -97,6 +97,27 @@ def test_vision_run_has_the_commands_logits(tmp_path, variant):
         assert not torch.allclose(hinge.VisionTransformer(model.run.config["model"])(IMAGES), logits, atol=1e-2), "weights matter"
 
 
+def test_damaged_weights_are_skipped(tmp_path):
+    run = train(tmp_path, VISION + "checkpoint_every = 0.3\nkeep = 3\n", {})
+    assert hinge.load_run(run, "latest").run.step == 3
+
+    def damage(step):
+        file = run / f"checkpoints/step-{step:08}/weights.safetensors"
+        content = bytearray(file.read_bytes())
+        content[-5] ^= 0x10
+        file.write_bytes(content)
+
+    damage(3)
+    with pytest.warns(UserWarning, match="skipping a checkpoint: '.*step-00000003/weights.safetensors' is damaged: tensor '.*' has the checksum"):
+        model = hinge.load_run(run, "latest")
+    assert model.run.step == 2
+    with torch.no_grad():
+        torch.testing.assert_close(predicted_logits(run, PIXELS, tmp_path, 5, "--checkpoint", "latest"), model(IMAGES), atol=1e-4, rtol=1e-4)
+    damage(2), damage(1)
+    with pytest.warns(UserWarning), pytest.raises(FileNotFoundError, match="no usable checkpoint: .* is damaged"):
+        hinge.load_run(run, "latest")
+
+
 def test_a_run_goes_to_python_and_back(tmp_path):
     run = train(tmp_path, VISION, {"attention.learn_alpha": "model"})
     model = hinge.load_run(run, "latest").train()
@@ -110,6 +131,8 @@ def test_a_run_goes_to_python_and_back(tmp_path):
         expected = model.eval()(IMAGES)
     torch.testing.assert_close(predicted_logits(tmp_path / "saved", PIXELS, tmp_path, 5), expected, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(hinge.load_run(tmp_path / "saved")(IMAGES), expected)
+    verified = command("runs", "--verify", tmp_path / "saved")
+    assert "sound" in verified and "1 of its files" in verified, "all but the description of its checkpoint have checksums"
     command("train", "--resume", tmp_path / "saved")
     assert json.loads((tmp_path / "saved/status.json").read_text())["state"] == "done"
     with pytest.raises(FileExistsError, match="already exists"):
