@@ -1,7 +1,7 @@
 """The attention op for torch.func (grad, vjp, jacrev, and vmap of them), which takes no autograd functions of C++: those of
 src/ops/attention.cc once more, in Python."""
 # What the functions below take and return is in the schemas of the ops.
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, allow-any-generics=True, allow-untyped-defs=True
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from typing import Any
 
@@ -9,8 +9,9 @@ import torch
 
 from . import _ops  # noqa: F401, the ops must be loaded
 
-#: The options in the order in which the functions below take them.
-_NAMES = [argument.name for argument in torch.ops.hinge.attention.default._schema.arguments if argument.kwarg_only]
+#: The options and their defaults, in the order in which the functions below take them.
+_DEFAULTS = {argument.name: argument.default_value for argument in torch.ops.hinge.attention.default._schema.arguments if argument.kwarg_only}
+_NAMES = list(_DEFAULTS)
 #: The options that have a gradient, in the order of the op's results.
 _LEARNED = ("gain", "bias", "alpha", "attn_mask")
 
@@ -26,12 +27,12 @@ def attention_with_statistics(
     """The op of that name."""
     if torch.is_autocast_enabled("cpu"):
         query, key, value = (_autocast(tensor) for tensor in (query, key, value))
-    defaults = {argument.name: argument.default_value for argument in torch.ops.hinge.attention.default._schema.arguments}
-    results: tuple[torch.Tensor, ...] = _Attention.apply(query, key, value, statistics, *((defaults | options)[name] for name in _NAMES))
+    results: tuple[torch.Tensor, ...] = _Attention.apply(query, key, value, statistics, *(_DEFAULTS | options).values())
     return results
 
 
 def _autocast(tensor: torch.Tensor) -> torch.Tensor:
+    """What the op's own rule does, which comes too late here: the functions below keep what they are given."""
     castable = tensor.device.type == "cpu" and tensor.is_floating_point() and tensor.dtype != torch.float64
     return tensor.to(torch.get_autocast_dtype("cpu")) if castable else tensor
 
