@@ -1,5 +1,8 @@
 // A request to the server of `hinge watch --web`: the bytes of a connection. The folder holds two runs and a sweep. Without the token
 // nothing is answered, and what lies outside of the folder is never.
+#include <unistd.h>
+
+#include <array>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -18,7 +21,12 @@ constexpr const char *kToken = "5ec4e7", *kOutside = "0u751d3";
 
 class Site {
  public:
-  std::string answer(Input bytes) { return server_.answer(text_of(bytes)); }
+  // What a request has noted is gone before the next one.
+  std::string answer(Input bytes) {
+    std::string answer = server_.answer(text_of(bytes));
+    for (const std::string& note : notes_) ::unlink(note.c_str());
+    return answer;
+  }
 
  private:
   void make_run(const std::string& name) const {
@@ -59,6 +67,7 @@ class Site {
   }
 
   const MemoryFolder folder_;
+  const std::array<std::string, 2> notes_ = {train::note_path(folder_.path("runs/relu")), train::note_path(folder_.path("runs/deep/softmax"))};
   experiment::WatchedFolder watched_{watched()};
   watch::WebApp app_{watched_, services(), {.token = kToken, .cookie = "c"}};
   watch::OfflineServer server_{app_};

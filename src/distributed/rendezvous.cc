@@ -17,6 +17,7 @@
 #include <set>
 
 #include "distributed/error.h"
+#include "support/json.h"
 
 namespace hinge::distributed {
 namespace {
@@ -201,7 +202,7 @@ class RendezvousServer {
   void take(Peer& peer, Kind kind, const std::string& content) {
     if (peer.who.empty() && kind != Kind::hello) throw Error("not a message");
     switch (kind) {
-      case Kind::hello: return take_hello(peer, nlohmann::json::parse(content));
+      case Kind::hello: return take_hello(peer, support::parse_json(content));
       case Kind::set: {
         const size_t end = content.find('\0');
         const std::string key = content.substr(0, end), value = content.substr(std::min(content.size(), end + 1));
@@ -231,7 +232,7 @@ class RendezvousServer {
       peer.gone = true;
       return;
     }
-    const int rank = hello.at("rank").get<int>(), world = hello.at("world").get<int>();
+    const int rank = support::whole_number<int>(hello.at("rank")), world = support::whole_number<int>(hello.at("world"));
     const std::string version = hello.at("version").get<std::string>();
     came_.insert(rank);
     std::string refusal;
@@ -250,7 +251,7 @@ class RendezvousServer {
       return;
     }
     peer.rank = rank;
-    peer.who = fmt::format("rank {} (host {}, process {})", rank, hello.at("host").get<std::string>(), hello.at("process").get<int64_t>());
+    peer.who = fmt::format("rank {} (host {}, process {})", rank, hello.at("host").get<std::string>(), support::whole_number(hello.at("process")));
     send(peer, Kind::welcome, host_name());
   }
 

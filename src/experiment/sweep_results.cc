@@ -33,13 +33,13 @@ PointResult result_of(std::string_view line) {
   result.config = object.at("config").get<std::string>();
   result.state = object.at("state").get<std::string>();
   result.message = object.at("message").get<std::string>();
-  result.steps = object.at("steps").get<int64_t>();
-  result.parameters = object.at("parameters").get<int64_t>();
+  result.steps = support::whole_number(object.at("steps"));
+  result.parameters = support::whole_number(object.at("parameters"));
   result.flops = number(object.at("flops")), result.seconds = number(object.at("seconds"));
   result.core_hours = number(object.at("core_hours"));
   for (const auto& [name, curve] : object.at("scores").items()) {
     auto& points = result.scores[name];
-    for (const Json& entry : curve) points.emplace_back(entry.at(0).get<int64_t>(), number(entry.at(1)));
+    for (const Json& entry : curve) points.emplace_back(support::whole_number(entry.at(0)), number(entry.at(1)));
   }
   for (const auto& [name, value] : object.at("measures").items()) result.measures[name] = number(value);
   result.version = object.at("version").get<std::string>(), result.machine = object.at("machine").get<std::string>();

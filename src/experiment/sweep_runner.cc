@@ -97,9 +97,9 @@ int64_t last_step(const std::string& run) {
   const std::string path = train::metrics_path(run), tail = read_from(path, std::max<int64_t>(0, size_of(path) - kTail));
   const size_t end = tail.rfind('\n');
   if (end == std::string::npos) return 0;
-  const size_t begin = end == 0 ? std::string::npos : tail.rfind('\n', end - 1);
-  const json line = json::parse(tail.substr(begin == std::string::npos ? 0 : begin + 1, end), nullptr, false);
-  return line.is_object() ? line.value("step", int64_t{0}) : 0;
+  const size_t begin = std::string_view(tail).substr(0, end).rfind('\n') + 1;  // 0 if it is the only line
+  const auto record = support::parse_metrics_line(std::string_view(tail).substr(begin, end - begin));
+  return record ? record->step : 0;
 }
 
 // A point on its way.

@@ -1,9 +1,12 @@
 // JSON from files that may hold anything: as nlohmann::json parses it, but nothing that is nested so deep that to copy, print or free it
-// would overflow the stack.
+// would overflow the stack; and whole numbers that are in range.
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 namespace hinge::support {
 
@@ -27,6 +30,15 @@ template <class Json = nlohmann::json> Json parse_json(std::string_view text) {
   constexpr int kDeepest = 100;
   if (is_nested_deeper(text, kDeepest)) throw nlohmann::json::other_error::create(599, "it is nested too deep", nullptr);
   return Json::parse(text);
+}
+
+// A whole number that the type can hold; throws nlohmann::json::exception for anything else. (get() would also take 1e20, whose conversion
+// is undefined, and wrap 2^63 around.)
+template <std::integral Whole = int64_t> Whole whole_number(const auto& value) {
+  const bool fits = value.is_number_unsigned() ? std::in_range<Whole>(value.template get<uint64_t>())
+                                               : value.is_number_integer() && std::in_range<Whole>(value.template get<int64_t>());
+  if (!fits) throw nlohmann::json::other_error::create(599, "no whole number of the expected size: " + value.dump(), nullptr);
+  return value.template get<Whole>();
 }
 
 }  // namespace hinge::support

@@ -29,7 +29,7 @@ std::string line_of(const MetricRecord& record) {
 MetricRecord record_of(std::string_view line) {
   const nlohmann::ordered_json object = parse_json<nlohmann::ordered_json>(line);
   MetricRecord record;
-  record.step = object.at(kStep).get<int64_t>();
+  record.step = whole_number(object.at(kStep));
   for (const auto& [name, value] : object.items()) {
     if (name == kStep) continue;
     if (value.is_string())

@@ -45,7 +45,11 @@ void rename_or_throw(const std::string& from, const std::string& to) {
 
 template <class T> std::optional<T> optional_of(const json& object, const char* key) {
   const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? std::nullopt : std::optional<T>(found->template get<T>());
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  if constexpr (std::integral<T>)
+    return support::whole_number<T>(*found);
+  else
+    return found->template get<T>();
 }
 
 template <class T> json json_of(const std::optional<T>& value) { return value ? json(*value) : json(nullptr); }
@@ -105,7 +109,7 @@ Checkpoint read_checkpoint(const std::string& run, int64_t step, Check check) {
   const std::string path = checkpoint.file(kDescription);
   const json description = read_description(path);
   try {
-    checkpoint.step = description.at("step").get<int64_t>();
+    checkpoint.step = support::whole_number(description.at("step"));
     checkpoint.score = optional_of<double>(description, "score");
     checkpoint.state = description.at("state");
     if (checkpoint.step != step) throw std::runtime_error(fmt::format("'{}' says step {}", path, checkpoint.step));
@@ -116,7 +120,7 @@ Checkpoint read_checkpoint(const std::string& run, int64_t step, Check check) {
       std::error_code error;
       const uintmax_t found = fs::file_size(file, error);
       if (error) support::throw_file_error("read", file, error.value());
-      if (found != size.get<uintmax_t>()) throw std::runtime_error(fmt::format("'{}' has {} bytes, not {}", file, found, size.dump()));
+      if (found != support::whole_number<uintmax_t>(size)) throw std::runtime_error(fmt::format("'{}' has {} bytes, not {}", file, found, size.dump()));
       const bool data = check == Check::everything || (check == Check::weights && holds_weights(name));
       if (name.ends_with(".safetensors")) support::SafetensorsFile(file, data ? support::Verify::data : support::Verify::header);
     }
@@ -236,15 +240,15 @@ RunStatus parse_status(std::string_view text, const std::string& path) {
     for (const auto& [name, value] : object.at("values").items())  // JSON has no NaN: it is null there
       values[name] = value.is_null() ? std::nan("") : value.get<double>();
     return {.state = object.at("state").get<std::string>(),
-            .step = object.at("step").get<int64_t>(),
-            .steps = object.at("steps").get<int64_t>(),
+            .step = support::whole_number(object.at("step")),
+            .steps = support::whole_number(object.at("steps")),
             .best = optional_of<double>(object, "best"),
             .best_step = optional_of<int64_t>(object, "best_step"),
             .message = object.at("message").get<std::string>(),
             .values = std::move(values),
             .started = object.at("started").get<std::string>(),
             .updated = object.at("updated").get<std::string>(),
-            .pid = object.at("pid").get<int64_t>()};
+            .pid = support::whole_number(object.at("pid"))};
   } catch (const json::exception& error) {
     throw std::runtime_error(fmt::format("'{}' is damaged: {}", path, error.what()));
   }

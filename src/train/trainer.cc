@@ -13,6 +13,7 @@
 
 #include "hinge/kernels/cpu.h"
 #include "ops/error_text.h"
+#include "support/json.h"
 #include "support/jsonl.h"
 #include "support/process_memory.h"
 #include "support/require.h"
@@ -112,19 +113,19 @@ class Loop {
  private:
   // What save() has written.
   void take_up(const nlohmann::json& state) {
-    if (state.contains("best")) best_ = number(state.at("best")), best_step_ = state.at("best_step").get<int64_t>();
+    if (state.contains("best")) best_ = number(state.at("best")), best_step_ = support::whole_number(state.at("best_step"));
     if (state.contains("evaluated_at")) {
       score_ = number(state.at("score")), evaluated_ = numbers(state.at("evaluated"));
-      evaluated_at_ = state.at("evaluated_at").get<int64_t>();
+      evaluated_at_ = support::whole_number(state.at("evaluated_at"));
     }
     if (step_ == settings_.steps() && state.contains("averaged_score"))
       averaged_score_ = number(state.at("averaged_score")), averaged_values_ = numbers(state.at("averaged"));
     if (state.contains("log")) {
       sums_ = state.at("log").get<Sums>();
-      log_steps_ = static_cast<int64_t>(sums_["steps"]), norm_sum_ = sums_["norm"];
+      log_steps_ = support::whole_number(state.at("log").at("steps")), norm_sum_ = sums_["norm"];
       sums_.erase("steps"), sums_.erase("norm");
     }
-    if (state.contains("threads")) threads_before_ = state.at("threads").get<int>();
+    if (state.contains("threads")) threads_before_ = support::whole_number<int>(state.at("threads"));
     items_ = state.value("items", 0.0);
     flops_ = state.value("flops", 0.0);
     seconds_before_ = state.value("train_seconds", 0.0);

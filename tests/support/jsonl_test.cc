@@ -62,6 +62,12 @@ TEST_F(JsonlTest, ADamagedLineInTheMiddleIsNamed) {
   EXPECT_TRUE(mentions(error_of([&] { MetricsWriter writer(path("none/m"), 1); }), {"none/m", "No such file"}));
 }
 
+TEST_F(JsonlTest, AStepThatIsNoWholeNumberOf64BitsIsRefused) {
+  for (const char* step : {"1e20", "1.5", "9223372036854775808", "true", "null"})
+    EXPECT_FALSE(parse_metrics_line(std::string("{\"step\":") + step + "}")) << step;
+  EXPECT_EQ(parse_metrics_line("{\"step\":9223372036854775807}").value().step, std::numeric_limits<int64_t>::max());
+}
+
 TEST_F(JsonlTest, AFullDiskLeavesWholeLines) {
   MetricsWriter writer(path("m"), kAll);
   writer.append({1, {{"loss", 1.0}}});

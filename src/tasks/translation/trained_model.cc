@@ -5,6 +5,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "support/json.h"
 #include "train/weights.h"
 
 namespace hinge::translation {
@@ -31,7 +32,7 @@ nlohmann::json checkpoint_state(const Config& config, const text::Vocabulary& vo
 void require_vocabulary(const text::Vocabulary& vocabulary, const train::Checkpoint& checkpoint, const std::string& run) {
   checkpoint.read_state([&](const nlohmann::json& state) {
     const nlohmann::json& stored = state.at("vocabulary");
-    vocabulary.require_fit(stored.at("size").get<int64_t>(), stored.at("hash").get<uint64_t>(), run);
+    vocabulary.require_fit(support::whole_number(stored.at("size")), support::whole_number<uint64_t>(stored.at("hash")), run);
   });
 }
 
@@ -55,7 +56,7 @@ TrainedModel load(const std::string& run, train::Which which, const std::vector<
   require_length_rules(config.model, checkpoint, run);
   checkpoint.read_state([&](const nlohmann::json& state) {
     if (const auto text = state.find("text"); text != state.end())
-      trained.source_tokens = text->at(1).get<int64_t>(), trained.target_tokens = text->at(2).get<int64_t>();
+      trained.source_tokens = support::whole_number(text->at(1)), trained.target_tokens = support::whole_number(text->at(2));
   });
   trained.model = std::make_unique<models::Seq2Seq>(config.model, 0);
   train::load_weights(trained.weights.path(), trained.model->parameters());
