@@ -1,4 +1,5 @@
-// A config: as a flat list of keys, and into fields of every type; what was read is written and read again.
+// A config: as a flat list of keys, and into fields of every type; what was read is written and read again. A single line is also an
+// override.
 #include "support/config.h"
 
 #include <stdexcept>
@@ -36,16 +37,13 @@ struct Fields {
 
 static void config_target(Input input) {
   const std::string_view text = text_of(input);
-  try {
-    support::flatten_config(text, "config.toml");
-  } catch (const std::runtime_error&) {
-    // The same text may still be a value.
-  }
   Fields fields;
-  try {
-    support::override_config(fields, std::string(text));
-  } catch (const std::runtime_error&) {
-  }
+  if (text.find('\n') == std::string_view::npos) try {
+      support::override_config(fields, std::string(text));
+    } catch (const std::runtime_error&) {
+      // The same text may still be a config.
+    }
+  support::flatten_config(text, "config.toml");  // takes all that is TOML
   support::read_config_text(fields, text, "config.toml");
   const std::string written = support::write_config(fields);
   Fields again;

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "support/utf8.h"
 #include "text/error.h"
 #include "text/files.h"
 #include "text/format_codes.h"
@@ -167,6 +168,9 @@ PoFile::PoFile(std::string text, const std::string& name) : text_(std::move(text
     const auto empty = std::count(one.forms.begin(), one.forms.end(), "");
     if (empty > 0 && empty < std::ssize(one.forms)) ++partly_translated_;
     if (empty < std::ssize(one.forms)) continue;
+    for (const std::string* text : {&one.entry.context, &one.entry.id, &one.entry.plural})
+      if (support::find_invalid_utf8(*text))
+        throw TextError(name_, one.places.line, "has a message that is not UTF-8 because of its escapes; write the characters themselves");
     one.entry.line = one.places.line;
     one.entry.sources = sources(one.entry, one.forms.size());
     entries_.push_back(std::move(one.entry));

@@ -322,6 +322,8 @@ TEST(Po, Mistakes) {
   EXPECT_ERROR(PoFile("msgid \"a\"\nmsgid_plural \"b\"\nmsgstr[1] \"\"\n", "x.po"), "x.po:3: ", "msgstr[0]");
   EXPECT_ERROR(PoFile("msgid \"a\"\nmsgid \"b\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "no msgstr");
   EXPECT_ERROR(PoFile("msgid \"f\xFCnf\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "UTF-8");
+  EXPECT_ERROR(PoFile("msgid \"f\\374nf\"\nmsgstr \"\"\n", "x.po"), "x.po:1: ", "UTF-8", "escapes");
+  EXPECT_ERROR(PoFile("msgid \"one\"\nmsgid_plural \"\\xfc\"\nmsgstr[0] \"\"\n", "x.po"), "x.po:1: ", "UTF-8", "escapes");
   EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=ISO-8859-1\\n\"\n", "x.po"), "ISO-8859-1", "msgconv");
   for (const std::string charset : {"ASCII", "US-ASCII"})
     EXPECT_ERROR(PoFile("msgid \"\"\nmsgstr \"Content-Type: text/plain; charset=" + charset + "\\n\"\n", "x.po"), charset, "msgconv");
