@@ -85,11 +85,14 @@ fuzz: deps ## Fuzz every parser for an hour (FUZZ_SECONDS=3600) and add to the c
 	@FUZZ_PRESET=$(FUZZ_PRESET) FUZZ_RESULTS=fuzz/results.tsv scripts/fuzz $(FUZZ_SECONDS)
 
 .PHONY: torture
-torture: deps ## Let system calls fail, kill, fill disks: ten minutes of each (TORTURE_SECONDS=600); prints the table of docs/reliability.md
+torture: deps ## Let system calls fail, kill, fill disks: ten minutes of each or more (TORTURE_SECONDS=600); prints the table of docs/reliability.md
 	$(call build,release,the hinge command and the tests of faults,hinge hinge_faults faults_test)
 	@rm -f build/release/torture.tsv
-	@HINGE_TORTURE_SECONDS=$(TORTURE_SECONDS) HINGE_TORTURE_RESULTS=build/release/torture.tsv build/release/bin/faults_test --gtest_brief=1
-	@awk -F '\t' 'BEGIN {print "| fault | times | data lost |\n|---|---:|---:|"} {printf "| %s | %s | %d |\n", $$1, $$2, $$3}' build/release/torture.tsv
+	@build/release/bin/faults_test --gtest_list_tests | awk '/^[^ ]/ {suite = $$1} /^ / {print suite $$1}' | \
+	  HINGE_TORTURE_SECONDS=$(TORTURE_SECONDS) HINGE_TORTURE_RESULTS=build/release/torture.tsv \
+	  xargs -P $(JOBS) -I{} build/release/bin/faults_test --gtest_brief=1 --gtest_filter={}
+	@sort build/release/torture.tsv | \
+	  awk -F '\t' 'BEGIN {print "| fault | times | data lost |\n|---|---:|---:|"} {printf "| %s | %s | %d |\n", $$1, $$2, $$3}'
 
 .PHONY: package
 package: test-deps build ## A Debian package of the hinge command, with its manual page and completion

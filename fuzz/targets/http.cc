@@ -17,7 +17,7 @@
 namespace hinge::fuzz {
 namespace {
 
-constexpr const char *kToken = "5ec4e7", *kOutside = "0u751d3";
+constexpr const char *kToken = "5ec4e7", *kOutside = "q7zOutsider";  // begins with what is in no escape of JSON
 
 class Site {
  public:
@@ -54,7 +54,7 @@ class Site {
             .task = [](const auto&) { return "vision"; },
             .example_kind = [](const auto& run) { return run.name == "relu" ? "picture" : "sentence"; },
             .example = [](const std::string& run, const std::string& input) -> nlohmann::json {
-              if (!run.ends_with("relu")) return {{"text", input}};
+              if (!run.ends_with("relu")) return {{"letters", input.size()}};
               data::Image image;
               data::decode_image({reinterpret_cast<const uint8_t*>(input.data()), input.size()}, "the picture", image);
               return {{"pixels", image.pixels.size()}};
