@@ -67,7 +67,8 @@ class Site {
   }
 
   const MemoryFolder folder_;
-  const std::array<std::string, 2> notes_ = {train::note_path(folder_.path("runs/relu")), train::note_path(folder_.path("runs/deep/softmax"))};
+  const std::array<std::string, 2> notes_ = {train::note_path(folder_.path("runs/relu")),
+                                             train::note_path(folder_.path("runs/deep/softmax"))};
   experiment::WatchedFolder watched_{watched()};
   watch::WebApp app_{watched_, services(), {.token = kToken, .cookie = "c"}};
   watch::OfflineServer server_{app_};

@@ -251,7 +251,8 @@ class RendezvousServer {
       return;
     }
     peer.rank = rank;
-    peer.who = fmt::format("rank {} (host {}, process {})", rank, hello.at("host").get<std::string>(), support::whole_number(hello.at("process")));
+    peer.who =
+        fmt::format("rank {} (host {}, process {})", rank, hello.at("host").get<std::string>(), support::whole_number(hello.at("process")));
     send(peer, Kind::welcome, host_name());
   }
 

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/file_error.h"
+
 namespace hinge::support {
 namespace {
 
@@ -53,7 +55,7 @@ int sync_path(const std::string& path, int flags) {
 void throw_file_error(const char* doing, const std::string& path) { throw_file_error(doing, path, errno); }
 
 void throw_file_error(const char* doing, const std::string& path, int error_number) {
-  throw std::runtime_error(fmt::format("cannot {} '{}': {}; {}", doing, path, std::strerror(error_number), advice(error_number)));
+  throw FileError(fmt::format("cannot {} '{}': {}; {}", doing, path, std::strerror(error_number), advice(error_number)), error_number);
 }
 
 void write_all(int descriptor, std::string_view bytes, const std::string& path) {

@@ -75,6 +75,8 @@ std::vector<int64_t> steps_in(const std::string& run) {
     std::from_chars(name.data() + kStepPrefix.size(), name.data() + name.size(), step);
     if (step_name(step) == name) steps.push_back(step);
   }
+  if (error && error != std::errc::no_such_file_or_directory)
+    support::throw_file_error("read the folder", checkpoints_folder(run), error.value());
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
@@ -120,7 +122,8 @@ Checkpoint read_checkpoint(const std::string& run, int64_t step, Check check) {
       std::error_code error;
       const uintmax_t found = fs::file_size(file, error);
       if (error) support::throw_file_error("read", file, error.value());
-      if (found != support::whole_number<uintmax_t>(size)) throw std::runtime_error(fmt::format("'{}' has {} bytes, not {}", file, found, size.dump()));
+      if (found != support::whole_number<uintmax_t>(size))
+        throw std::runtime_error(fmt::format("'{}' has {} bytes, not {}", file, found, size.dump()));
       const bool data = check == Check::everything || (check == Check::weights && holds_weights(name));
       if (name.ends_with(".safetensors")) support::SafetensorsFile(file, data ? support::Verify::data : support::Verify::header);
     }
@@ -337,8 +340,9 @@ Verification verify_run(const std::string& run) {
 void keep_latest_checkpoint(const std::string& run) {
   const CheckpointSearch latest = latest_checkpoint(run);
   if (!latest.found) return;
+  // A later one that could not be read may be sound.
   for (const int64_t step : steps_in(run))
-    if (step != latest.found->step) remove_checkpoint(run, step);
+    if (step < latest.found->step) remove_checkpoint(run, step);
 }
 
 ChosenWeights choose_weights(const std::string& run, Which which) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -13,6 +14,7 @@
 
 #include "hinge/kernels/cpu.h"
 #include "ops/error_text.h"
+#include "support/file_error.h"
 #include "support/json.h"
 #include "support/jsonl.h"
 #include "support/process_memory.h"
@@ -443,6 +445,9 @@ class Loop {
       try {
         load_weights(checkpoint_of(folder_->folder(), step).file(kWeights), trainable_.parameters());
       } catch (const std::runtime_error& error) {
+        // One that is damaged or gone stays so. One that cannot be read now may be read later, when somebody goes on with the run.
+        const auto* refused = dynamic_cast<const support::FileError*>(&error);
+        if (refused != nullptr && refused->error_number() != ENOENT) throw;
         note(fmt::format("the mean of the last checkpoints leaves out step {}: {}", step, error.what()));
         continue;
       }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +56,7 @@ class Process {
     pointers.push_back(nullptr);
     id_ = ::fork();
     if (id_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
     for (const auto& [file, descriptor] : {std::pair(out_, STDOUT_FILENO), std::pair(err_, STDERR_FILENO)})
       ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), descriptor);
     for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);  // scripts start what runs in the background without them

@@ -145,7 +145,8 @@ class FaultsTest : public support::TemporaryFolderTest {
     const Ended ended = loaded_hinge(go_on(run));
     ASSERT_EQ(ended.code, 0) << ended.err;
     EXPECT_EQ(train::read_status(path(run)).state, "done");
-    EXPECT_EQ(train::last_checkpoint_bytes(path(run), kSteps), train::last_checkpoint_bytes(path("undisturbed"), kSteps));
+    EXPECT_TRUE(train::last_checkpoint_bytes(path(run), kSteps) == train::last_checkpoint_bytes(path("undisturbed"), kSteps))
+        << "other bits";
     train::expect_same_metrics(path("undisturbed"), path(run));
     const train::Verification verification = train::verify_run(path(run));
     EXPECT_TRUE(verification.damaged.empty()) << verification.damaged[0];
@@ -331,7 +332,7 @@ axes = ["h"]
     }
     const Ended last = hinge(sweep(name));
     EXPECT_EQ(last.code, 0) << last.err;
-    EXPECT_EQ(weights(name), expected);
+    EXPECT_TRUE(weights(name) == expected) << "other bits";
     fs::remove_all(path(name));
   }
 }
@@ -367,14 +368,16 @@ TEST_F(FaultsTest, AFullDiskLosesNothing) {
 
 TEST_F(FaultsTest, TooLittleMemoryLosesNothing) {
   undisturbed();
-  Accidents accidents("too little memory (ulimit -v)", {.quick = 1, .full = 8});
+  Accidents accidents("too little memory (ulimit -v)", {.quick = 2, .full = 20});
   std::mt19937 random(4);
   while (accidents.go_on()) {
-    const rlim_t megabytes = std::uniform_int_distribution<rlim_t>(300, 1200)(random);
+    // First a limit with room for the libraries, and not for what their constructors allocate.
+    const rlim_t megabytes = accidents.count() == 0 ? 700 : std::uniform_int_distribution<rlim_t>(300, 1200)(random);
     SCOPED_TRACE(fmt::format("{} MB", megabytes));
     const Ended ended = hinge(begin("run"), [&] {
-      const rlimit limit{megabytes << 20, megabytes << 20};
+      const rlimit limit{megabytes << 20, megabytes << 20}, processor{60, 60};  // no call may be tried for ever
       ::setrlimit(RLIMIT_AS, &limit);
+      ::setrlimit(RLIMIT_CPU, &processor);
     });
     EXPECT_EQ(ended.signal, 0) << ended.err;
     if (train::is_run(path("run"))) {

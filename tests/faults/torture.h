@@ -1,6 +1,6 @@
-// How long the tests here go on, and what they did. HINGE_TEST_QUICK=1 takes a sample; `make torture` gives a time, which a kind of accident
-// may exceed until there were enough of it, and gets a row for each kind in the file that HINGE_TORTURE_RESULTS names: what, how often (of
-// how many there are), how often something was lost.
+// How long the tests here go on, and what they did. HINGE_TEST_QUICK=1 takes a sample; `make torture` gives a time, which a kind of
+// accident may exceed until there were enough of it, and gets a row for each kind in the file that HINGE_TORTURE_RESULTS names: what, how
+// often (of how many there are), how often something was lost.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -201,6 +201,19 @@ TEST_F(RunFolderTest, ReplacesTheSameStep) {
   EXPECT_EQ(latest_checkpoint(run_).found->score, 0.2);
 }
 
+TEST_F(RunFolderTest, KeepingTheLatestRemovesEarlierOnesAlone) {
+  RunFolder run = create();
+  for (const int64_t step : {1, 2, 3}) run.save_checkpoint(content_of(step), 9);
+  const std::string weights = checkpoint(3) + "/weights.safetensors";
+  std::filesystem::rename(weights, path("aside"));
+  keep_latest_checkpoint(run_);
+  std::filesystem::rename(path("aside"), weights);
+  EXPECT_TRUE(holds(*latest_checkpoint(run_).found, 3)) << "it could not be read for a moment";
+  EXPECT_EQ(checkpoints(), (std::vector<std::string>{"step-00000002", "step-00000003"}));
+  keep_latest_checkpoint(run_);
+  EXPECT_EQ(checkpoints(), (std::vector<std::string>{"step-00000003"}));
+}
+
 TEST_F(RunFolderTest, SkipsAndNamesUnusableCheckpoints) {
   RunFolder run = create();
   for (const int64_t step : {1, 2, 3, 4, 5}) run.save_checkpoint(content_of(step, static_cast<double>(step)), 9);

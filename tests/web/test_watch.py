@@ -299,16 +299,21 @@ def test_a_dropped_picture(watched):
     view.problems[:] = [problem for problem in view.problems if "422" not in problem]  # Chromium's note of the refused request
 
 
-def test_a_sentence(watched):
-    view = watched()
+def test_a_sentence(watched, runs, tmp_path):
+    shutil.copytree(runs / "runs" / "numbers", tmp_path / "runs" / "relu")
+    hinge("train", runs / "translation.toml", "--set", "model.attention.preset=softmax", "--out", tmp_path / "runs" / "softmax")
+    view = watched(tmp_path / "runs")
     page = view.page
-    view.choose_only("numbers")
+    view.choose_only("relu", "softmax")
     page.fill("#sentence", "one two three")
     page.keyboard.press("Enter")
-    answer = page.locator('.answer[data-run="numbers"]')
-    answer.locator("img").first.wait_for()
-    assert answer.locator(".text").inner_text()
-    assert answer.locator("img").first.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
+    for run in ["relu", "softmax"]:
+        answer = page.locator(f'.answer[data-run="{run}"]')
+        answer.locator("img").first.wait_for()
+        assert answer.locator(".text").inner_text()
+        assert answer.locator("img").first.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
+    tops = [page.locator(f'.answer[data-run="{run}"]').bounding_box()["y"] for run in ["relu", "softmax"]]
+    assert tops[0] == tops[1]  # side by side
     view.picture("sentence")
 
 

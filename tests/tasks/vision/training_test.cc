@@ -293,6 +293,24 @@ TEST_F(TrainTest, AveragesTheLastCheckpoints) {
   EXPECT_TRUE(mentions(error_of([&] { load(path("none"), Which::averaged); }), {path("none"), "no averaged weights", "train.average"}));
 }
 
+// A checkpoint that the disk does not give is no damaged one: it may be back when the run goes on.
+TEST_F(TrainTest, TheMeanWaitsForACheckpointThatCannotBeRead) {
+  Config config = tiny(12);
+  config.train.checkpoint_every = 0.5, config.train.average = 3;  // steps 8, 10 and 12
+  run(config, "whole");
+  run(config, "run", 11);
+  const std::string weights = path("run/checkpoints/step-00000008/weights.safetensors");
+  std::filesystem::rename(weights, path("aside"));
+  std::filesystem::create_symlink(weights, weights);  // "Too many levels of symbolic links"
+  EXPECT_TRUE(mentions(error_of([&] { resume("run", -1, 12); }), {weights, "symbolic links"}));
+  EXPECT_EQ(read_status(path("run")).state, "failed");
+  std::filesystem::remove(weights);
+  std::filesystem::rename(path("aside"), weights);
+  EXPECT_TRUE(resume("run", -1, 12).finished);
+  EXPECT_EQ(last_checkpoint_bytes(path("whole"), 12), last_checkpoint_bytes(path("run"), 12));
+  expect_same_metrics(path("whole"), path("run"));
+}
+
 TEST_F(TrainTest, TheLengthRuleIsThatOfTheConfig) {
   for (const std::string& rule : length_rule_names()) {
     Config config = tiny(1);
