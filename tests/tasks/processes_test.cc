@@ -331,7 +331,7 @@ TEST_P(RanksTest, OtherDataAreRefusedWithBothValues) {
 
 TEST_P(RanksTest, NumbersThatDoNotGoAreNamed) {
   for (const Ended& ended : run({begin("three"), begin("three"), begin("three")}))
-    EXPECT_TRUE(mentions(ended.err, {"power of two of processes, got 3"}));
+    EXPECT_TRUE(mentions(ended.err, {"the number of processes must be a power of two, got 3"}));
   const std::vector<std::string> few = begin("few", {"--set", "train.shards=1", "--set", "train.workers=0"});
   for (const Ended& ended : run({few, few})) EXPECT_TRUE(mentions(ended.err, {"2 processes", "train.shards 1"}));
 }
