@@ -48,10 +48,11 @@ int launch(const LaunchOptions& options) {
   distributed::Launch what;
   what.program = "/proc/self/exe";
   what.processes = static_cast<int>(parse_whole("-n", options.processes, 1, kMostProcesses));
-  constexpr std::array kCommands = {"train", "eval", "bench"};
+  constexpr std::array kCommands = {"train", "eval", "translate", "bench"};
   if (options.command.empty() || std::find(kCommands.begin(), kCommands.end(), options.command[0]) == kCommands.end())
     throw UsageError(
-        "hinge launch takes the command of the processes behind --, train, eval or bench sequence: hinge launch -n 2 -- train CONFIG");
+        "hinge launch takes the command of the processes behind --, train, eval, translate or bench sequence: "
+        "hinge launch -n 2 -- train CONFIG");
   what.arguments = options.command;
   if (options.nodes.empty()) {
     if (!options.node.empty() || !options.port.empty()) throw UsageError("--node and --port go with --nodes HOST,HOST");
@@ -82,7 +83,7 @@ int launch(const LaunchOptions& options) {
 
 void add_launch(Command parent) {
   auto options = std::make_shared<LaunchOptions>();
-  Command command = parent.subcommand("launch", "Train with several processes, on this machine or on several");
+  Command command = parent.subcommand("launch", "Train, evaluate or translate with several processes, on this machine or on several");
   command.option("-n,--processes", options->processes, "N", "Processes on this machine; on each, with --nodes (default: 1)");
   command.option("--nodes", options->nodes, "HOST,HOST", "The machines, that of rank 0 first: print the command for each, and exit");
   command.option("--node", options->node, "I", "Start the processes of machine I of --nodes, counted from 0");

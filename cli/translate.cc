@@ -20,19 +20,24 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/processes.h"
 #include "cli/search_options.h"
 #include "cli/trained_model.h"
 #include "decode/documents.h"
 #include "decode/line_translation.h"
 #include "decode/po_language.h"
 #include "decode/po_translation.h"
+#include "decode/team.h"
 #include "decode/translator.h"
 #include "support/atomic_file.h"
+#include "support/config.h"
 #include "support/progress.h"
 #include "text/files.h"
 #include "text/line_reader.h"
 #include "text/po.h"
 #include "text/unicode.h"
+#include "train/group_ranks.h"
+#include "train/weights.h"
 
 namespace hinge::cli {
 namespace {
@@ -275,13 +280,12 @@ void check_usage(const TranslateOptions& options) {
   if (is_same_file(options.po, options.out)) throw UsageError("--out names the catalogue itself: use --in-place to replace it");
 }
 
-int run_translate(const TranslateOptions& options) {
-  check_usage(options);
+// `ranks`: this is rank 0 of a team.
+int translate(const TranslateOptions& options, const translation::TrainedModel& loaded, nn::SequenceRanks* ranks) {
   decode::TranslationOptions how = translation_options(options);
   const bool several = how.search.n_best > 1;
   if (!options.po.empty()) how.search.n_best = how.search.beam;  // to choose one with the right format codes
-  const translation::TrainedModel loaded = open_translation(options.model, "hinge translate");
-  const decode::Translator translator(*loaded.model, loaded.vocabulary, how);
+  const decode::Translator translator(*loaded.model, loaded.vocabulary, how, ranks);
   if (options.document && loaded.config.data.corpus.document_tokens == 0)
     throw UsageError(options.model.run + " was trained on single sentences (data.document_tokens is 0); it does not take --document");
   if (options.po.empty() && options.files.empty() && ::isatty(STDIN_FILENO) != 0) {
@@ -300,6 +304,34 @@ int run_translate(const TranslateOptions& options) {
     return kStoppedCode;
   }
   return 0;
+}
+
+// As one of several processes, which share the tokens of each text. Rank 0 reads, searches and writes.
+int translate_with_others(const TranslateOptions& options, const distributed::Environment& environment) {
+  if (options.files.empty() || options.out.empty() || !options.po.empty())
+    throw UsageError("with several processes, hinge translate takes files and --out, and not --po");
+  return with_processes(environment, [&](distributed::ProcessGroup& group, const std::string&) {
+    const translation::TrainedModel loaded = open_translation(options.model, "hinge translate");
+    models::require_splittable(loaded.config.model, group.world());
+    const train::Processes processes(&group);
+    processes.require_same(support::write_config(loaded.config),
+                           fmt::format("weights (hash {:016x})", train::hash_of_weights(loaded.model->parameters())));
+    train::GroupRanks ranks(group);
+    if (!processes.first()) {
+      stop_when_asked("rank 0 ends the work");
+      return static_cast<int>(decode::follow(*loaded.model, ranks));
+    }
+    const int code = translate(options, loaded, &ranks);
+    decode::end_following(ranks, code);
+    return code;
+  });
+}
+
+int run_translate(const TranslateOptions& options) {
+  check_usage(options);
+  if (const std::optional<distributed::Environment> environment = distributed::read_environment())
+    return translate_with_others(options, *environment);
+  return translate(options, open_translation(options.model, "hinge translate"), nullptr);
 }
 
 }  // namespace
@@ -330,7 +362,8 @@ void add_translate(Command parent) {
   command.footer(
       "Lines stay in their order, and empty lines stay empty. Files are checked first and then written group by group.\n"
       "From a pipe, each line is translated as soon as it is there, together with the lines that are already waiting.\n"
-      "Ctrl-C ends after the batches at hand with exit code 130; the file named by --out or --in-place stays as it was.");
+      "Ctrl-C ends after the batches at hand with exit code 130; the file named by --out or --in-place stays as it was.\n"
+      "Several processes share the tokens of each text: hinge launch -n 2 -- translate RUN --document FILE --out FILE.");
   command.run([options] { return run_translate(*options); });
 }
 

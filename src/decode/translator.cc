@@ -10,6 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "decode/team.h"
 #include "ops/gemm.h"
 #include "ops/parallel.h"
 #include "text/score.h"
@@ -18,22 +19,19 @@
 namespace hinge::decode {
 namespace {
 
-at::Tensor tensor_of(std::span<const int64_t> values) { return at::tensor(at::ArrayRef<int64_t>(values.data(), values.size()), at::kLong); }
-
-// The decoder with what it has read so far.
+// The decoder as the search sees it.
 class ModelSteps : public StepFunction {
  public:
-  ModelSteps(const models::Seq2Seq& model, const models::Sequences& source) : model_(model), cache_(model.encode(source)) {}
+  ModelSteps(const models::Seq2Seq& model, const models::Sequences& source, nn::SequenceRanks* ranks) : decoder_(model, source, ranks) {}
 
   const float* step(std::span<const int64_t> tokens) override {
-    logits_ = model_.step(tensor_of(tokens), cache_).contiguous();
+    logits_ = decoder_.step(tokens).contiguous();
     return logits_.data_ptr<float>();
   }
-  void reorder(std::span<const int64_t> indices) override { cache_.reorder(tensor_of(indices)); }
+  void reorder(std::span<const int64_t> indices) override { decoder_.reorder(indices); }
 
  private:
-  const models::Seq2Seq& model_;
-  models::KvCache cache_;
+  DecoderSteps decoder_;
   at::Tensor logits_;
 };
 
@@ -52,17 +50,19 @@ SourceIterator end_of_group(SourceIterator first, SourceIterator last, int64_t t
 }  // namespace
 
 std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, const std::vector<Source>& sources,
-                                                  const SearchProblem& problem, const SearchOptions& options, SearchCounts* counts) {
+                                                  const SearchProblem& problem, const SearchOptions& options, SearchCounts* counts,
+                                                  nn::SequenceRanks* ranks) {
   const at::NoGradGuard guard;
   std::vector<std::vector<int64_t>> rows;
   for (const Source& source : sources) rows.emplace_back(source.begin(), source.end());
-  ModelSteps steps(model, models::sequences_of(rows));
+  ModelSteps steps(model, models::sequences_of(rows), ranks);
   AtenParallel parallel;
   return search(steps, problem, options, parallel, counts);
 }
 
-Translator::Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options)
-    : model_(model), vocabulary_(vocabulary), options_(options), weights_(std::make_shared<PackedWeights>()) {
+Translator::Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options,
+                       nn::SequenceRanks* ranks)
+    : model_(model), vocabulary_(vocabulary), options_(options), weights_(std::make_shared<PackedWeights>()), ranks_(ranks) {
   check(options_.search);
   if (!(options_.length_factor >= 0 && std::isfinite(options_.length_factor)) || options_.length_extra < 0 ||
       options_.length_factor + static_cast<double>(options_.length_extra) <= 0)
@@ -104,7 +104,7 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
       problem.longest.push_back(std::max<int64_t>(1, static_cast<int64_t>(std::min(most, limit))));
     }
     const PackedWeights::Use use(*weights_);
-    const std::vector<std::vector<Hypothesis>> found = decode_batch(model_, group, problem, options_.search);
+    const std::vector<std::vector<Hypothesis>> found = decode_batch(model_, group, problem, options_.search, nullptr, ranks_);
     for (size_t i = 0; i < batch.size(); ++i)
       for (const Hypothesis& one : found[i])
         // Pieces of bytes can spell line ends.
@@ -123,7 +123,10 @@ Translator::Translations Translator::translate(const std::vector<Source>& source
     done += static_cast<int64_t>(batch.size());
     if (progress && goes_on && !progress(done, static_cast<int64_t>(sources.size()))) goes_on = false;
   };
-  run_side_by_side(std::ssize(batches), take_batch);
+  if (ranks_)
+    for (int64_t number = 0; number < std::ssize(batches); ++number) take_batch(number);  // their exchanges follow one another
+  else
+    run_side_by_side(std::ssize(batches), take_batch);
   return translations;
 }
 

@@ -42,8 +42,9 @@ struct TranslationCounts {
 class Translator {
  public:
   // Keeps references to both, and the model's weights once more in a layout for products of few rows: they must not change any more.
-  // Throws std::runtime_error for options that are not allowed.
-  Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options);
+  // Throws std::runtime_error for options that are not allowed. With ranks, this is rank 0 of a team (decode/team.h).
+  Translator(const models::Seq2Seq& model, const text::Vocabulary& vocabulary, const TranslationOptions& options,
+             nn::SequenceRanks* ranks = nullptr);
 
   const TranslationOptions& options() const { return options_; }
 
@@ -75,6 +76,7 @@ class Translator {
   const text::Vocabulary& vocabulary_;
   TranslationOptions options_;
   std::shared_ptr<PackedWeights> weights_;
+  nn::SequenceRanks* ranks_;
 };
 
 // Of each text its translations, best first; none of a text that has more tokens than the model reads.
@@ -88,7 +90,7 @@ TranslatedTexts translate_texts(const Translator& translator, const std::vector<
 // The hypotheses behind them: `sources` with their end tokens, none of them empty.
 std::vector<std::vector<Hypothesis>> decode_batch(const models::Seq2Seq& model, const std::vector<Source>& sources,
                                                   const SearchProblem& problem, const SearchOptions& options,
-                                                  SearchCounts* counts = nullptr);
+                                                  SearchCounts* counts = nullptr, nn::SequenceRanks* ranks = nullptr);
 
 // Greedy translations, for evaluations in training. Nothing if `progress` was false before all were done.
 std::optional<std::vector<std::string>> greedy_translations(const models::Seq2Seq& model, const text::Vocabulary& vocabulary,

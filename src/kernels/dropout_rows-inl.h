@@ -24,9 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <typename T> class RowDropout {
  public:
   explicit RowDropout(const Dropout& dropout)
-      : seed_(dropout.seed),
-        threshold_(dropout_threshold(dropout.probability)),
-        scale_(static_cast<T>(dropout_scale(dropout.probability))) {}
+      : dropout_(dropout), threshold_(dropout_threshold(dropout.probability)), scale_(static_cast<T>(dropout_scale(dropout.probability))) {}
 
   bool drops() const { return threshold_ > 0; }
 
@@ -38,9 +36,10 @@ template <typename T> class RowDropout {
       return;
     }
     const auto scale = hn::Set(d, scale_);
+    const int64_t number = dropout_.number(row);
     HWY_ALIGN T kept[kRun];
     for (int64_t first = 0; first < width; first += kRun) {
-      DropoutRun<false>(seed_, threshold_, 0, row, first, kRun, kept);
+      DropoutRun<false>(dropout_.seed, threshold_, 0, number, first, kRun, kept);
       ForVectors(d, std::min(kRun, width - first),
                  [&](int64_t j, int64_t n) HWY_ATTR { body(first + j, n, hn::Mul(hn::Load(d, kept + j), scale)); });
     }
@@ -48,7 +47,7 @@ template <typename T> class RowDropout {
 
  private:
   static constexpr int64_t kRun = 64;  // keys of a run of the generator
-  uint64_t seed_;
+  Dropout dropout_;
   uint32_t threshold_;
   T scale_;
 };

@@ -19,7 +19,7 @@ using Numbers = std::vector<double>;
 // What element (row, column) of an array of rows is multiplied by.
 inline double dropout_factor(const Dropout& dropout, int64_t row, int64_t column) {
   const uint32_t threshold = dropout_threshold(dropout.probability);
-  return dropout_keeps(dropout.seed, threshold, 0, row, column) ? dropout_scale(dropout.probability) : 0;
+  return dropout_keeps(dropout.seed, threshold, 0, dropout.number(row), column) ? dropout_scale(dropout.probability) : 0;
 }
 
 inline Numbers dropped(const Dropout& dropout, const Numbers& x, int64_t width) {

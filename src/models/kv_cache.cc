@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "support/require.h"
 
@@ -14,10 +15,11 @@ namespace hinge::models {
 using at::Tensor;
 using support::require;
 
-KvCache::KvCache(std::vector<Tensor> context, const Tensor& source_offsets)
+KvCache::KvCache(std::vector<Tensor> context, const Tensor& source_offsets, std::optional<nn::SequenceSplit> split)
     : sentence_(static_cast<size_t>(source_offsets.numel() - 1)),
       source_offsets_(source_offsets),
-      row_offsets_(at::arange(source_offsets.numel(), at::kLong)) {
+      row_offsets_(at::arange(source_offsets.numel(), at::kLong)),
+      split_(std::move(split)) {
   for (Tensor& one : context) blocks_.push_back({Tensor(), std::move(one)});
   std::iota(sentence_.begin(), sentence_.end(), int64_t{0});
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 
 #include "hinge/ops/dense.h"
@@ -65,6 +66,20 @@ std::vector<nn::BlockConfig> blocks_of(const Seq2SeqConfig& config, bool decoder
   return blocks;
 }
 
+// Nothing: no ranks, all tokens are here.
+std::optional<nn::SequenceSplit> split_of(const Sequences& sequences, nn::SequenceRanks* ranks, const nn::TokenShares& context = {}) {
+  if (!ranks) return {};
+  const int rank = ranks->rank(), count = ranks->count();
+  return nn::SequenceSplit{ranks, nn::TokenShares::of_sequences(sequences.offsets, count), context,
+                           nn::rows_of_rank(sequences.offsets, rank, count)};
+}
+
+// Where the sequences begin among the rows that are here.
+Tensor offsets_of(const Sequences& sequences, const Forward& forward) {
+  const nn::SequenceSplit* split = forward.sequence;
+  return split ? split->own.offsets[static_cast<size_t>(split->ranks->rank())] : sequences.offsets;
+}
+
 }  // namespace
 
 // ---- configuration
@@ -101,6 +116,20 @@ Seq2SeqConfig resolved(Seq2SeqConfig config) {
   nn::attention_options(config.attention, "model.attention");
   attention_options(config);
   return config;
+}
+
+void require_splittable(const Seq2SeqConfig& config, int64_t ranks) {
+  if (ranks == 1) return;
+  nn::require_splittable(config.encoder_attention(), "model.encoder.attention");
+  nn::require_splittable(config.decoder_attention(), "model.decoder.attention");
+  nn::require_splittable(config.cross_attention(), "model.cross.attention");
+  for (const auto& [name, options] : attention_options(config)) {
+    const kernels::LengthRule rule = options.attention.length_rule;
+    require(
+        !options.attention.bias_log_n || rule == kernels::LengthRule::none || rule == kernels::LengthRule::fixed,
+        fmt::format("model.{}.attention: the bias of the preset sigmoid depends on each row's length: train.sequence_parallel must be 1",
+                    name));
+  }
 }
 
 Sequences sequences_of(const std::vector<std::vector<int64_t>>& rows) {
@@ -143,12 +172,14 @@ bool Seq2Seq::has_regulariser() const { return encoder_->regularised() || decode
 
 Tensor Seq2Seq::embedded(const Tensor& embedding, const Tensor& positions, const Sequences& sequences, const Forward& forward) const {
   const double dropout = forward.noise ? config_.dropout : 0;
-  return embed_tokens(embedding, sequences.tokens, sequences.offsets, positions.to(embedding.scalar_type()),
-                      std::sqrt(static_cast<double>(*config_.width)), dropout, dropout > 0 ? forward.noise->next() : 0);
+  const Tensor all = embed_tokens(embedding, sequences.tokens, sequences.offsets, positions.to(embedding.scalar_type()),
+                                  std::sqrt(static_cast<double>(*config_.width)), dropout, dropout > 0 ? forward.noise->next() : 0);
+  return forward.sequence ? all.index_select(0, forward.sequence->numbers) : all;
 }
 
 Tensor Seq2Seq::encoded(const Sequences& source, const Forward& forward) const {
-  const nn::BlockContext context{.self = {source.offsets, source.offsets}};
+  const Tensor offsets = offsets_of(source, forward);
+  const nn::BlockContext context{.self = {offsets, offsets}};
   return encoder_->forward(embedded(source_embedding_, source_positions_, source, forward), context, forward).finish(encoder_norm_);
 }
 
@@ -161,10 +192,16 @@ Tensor Seq2Seq::run(const Sequences& source, const Sequences& target, const Seq2
           "the regulariser is that of attention with relu, relu2 or relu6 weights, and no attention of this model has them");
   nn::Noise noise(options.noise.value_or(0));
   nn::Regulariser total{options.regulariser_margin};
-  const Forward forward{options.noise ? &noise : nullptr, options.regulariser ? &total : nullptr,
-                        options.views ? &options.views->layers : nullptr};
-  const Tensor context = encoded(source, forward);
-  const nn::BlockContext attends{{target.offsets, target.offsets}, context, {target.offsets, source.offsets}};
+  const std::optional<nn::SequenceSplit> of_source = split_of(source, options.ranks);
+  const std::optional<nn::SequenceSplit> of_target = split_of(target, options.ranks, of_source ? of_source->own : nn::TokenShares());
+  const auto given_to = [&](const std::optional<nn::SequenceSplit>& split) {
+    return Forward{options.noise ? &noise : nullptr, options.regulariser ? &total : nullptr,
+                   options.views ? &options.views->layers : nullptr, split ? &*split : nullptr};
+  };
+  const Forward of_encoder = given_to(of_source), forward = given_to(of_target);
+  const Tensor context = encoded(source, of_encoder);
+  const Tensor source_offsets = offsets_of(source, of_encoder), target_offsets = offsets_of(target, forward);
+  const nn::BlockContext attends{{target_offsets, target_offsets}, context, {target_offsets, source_offsets}};
   const Tensor decoded =
       decoder_->forward(embedded(target_embedding_, target_positions_, target, forward), attends, forward).finish(decoder_norm_);
   if (options.views) options.views->encoder = context, options.views->decoder = decoded;
@@ -182,21 +219,31 @@ Seq2SeqOutput Seq2Seq::forward(const Sequences& source, const Sequences& target,
 Seq2SeqLoss Seq2Seq::loss(const Sequences& source, const Sequences& target, const Tensor& labels, const Seq2SeqOptions& options) const {
   Seq2SeqLoss result;
   const Tensor decoded = run(source, target, options, &result.regulariser);
-  const ProjectedLoss projected = projected_cross_entropy(decoded, output_, labels, options.label_smoothing);
-  result.loss = projected.loss, result.nll = projected.nll, result.right = projected.right;
   result.tokens = decoded.size(0);
+  if (result.tokens == 0) {  // of a rank that has no target tokens: nothing, but in the graph, as the others are
+    result.loss = decoded.sum();
+    return result;
+  }
+  const Tensor own =
+      options.ranks ? labels.index_select(0, nn::rows_of_rank(target.offsets, options.ranks->rank(), options.ranks->count())) : labels;
+  const ProjectedLoss projected = projected_cross_entropy(decoded, output_, own, options.label_smoothing);
+  result.loss = projected.loss, result.nll = projected.nll, result.right = projected.right;
   return result;
 }
 
 // ---- decoding
 
-KvCache Seq2Seq::encode(const Sequences& source) const {
+KvCache Seq2Seq::encode(const Sequences& source, nn::SequenceRanks* ranks) const {
   check_sequences("source", source, config_);
   const at::NoGradGuard guard;
-  const Tensor context = encoded(source, {});
+  const std::optional<nn::SequenceSplit> split = split_of(source, ranks);
+  Forward forward;
+  if (split) forward.sequence = &*split;
+  const Tensor context = encoded(source, forward);
   std::vector<Tensor> cached;
   for (const nn::Block& block : decoder_->blocks()) cached.push_back(block.context_keys_and_values(context));
-  return {std::move(cached), source.offsets};
+  if (!split) return {std::move(cached), source.offsets};
+  return {std::move(cached), offsets_of(source, forward), nn::SequenceSplit{ranks, {}, split->own, {}}};
 }
 
 Tensor Seq2Seq::step(const Tensor& tokens, KvCache& cache) const {
@@ -209,7 +256,8 @@ Tensor Seq2Seq::step(const Tensor& tokens, KvCache& cache) const {
   const Sequences last{tokens, at::arange(rows + 1, at::kLong)};
   const Forward forward;
   nn::ResidualStream stream = decoder_->stream(embedded(target_embedding_, target_positions_.narrow(0, at, 1), last, forward), {}, forward);
-  for (size_t i = 0; i < decoder_->blocks().size(); ++i) decoder_->blocks()[i].step(stream, cache.block(i), at, cache.cross());
+  for (size_t i = 0; i < decoder_->blocks().size(); ++i)
+    decoder_->blocks()[i].step(stream, cache.block(i), at, cache.cross(), cache.split());
   cache.advance();
   return hinge::linear(stream.finish(decoder_norm_), output_);
 }

@@ -82,6 +82,9 @@ struct Seq2SeqConfig {
 // Fills in the sizes, and checks everything. Throws std::runtime_error with the key.
 Seq2SeqConfig resolved(Seq2SeqConfig config);
 
+// Throws std::runtime_error, with the key, for a model whose tokens `ranks` ranks cannot share.
+void require_splittable(const Seq2SeqConfig& resolved, int64_t ranks);
+
 // The options of the three attentions, by what they are called in configs: encoder, decoder, cross. Throws as resolved() does.
 std::vector<std::pair<std::string, PackedAttentionOptions>> attention_options(const Seq2SeqConfig& config);
 
@@ -106,13 +109,16 @@ struct Seq2SeqOptions {
   double regulariser_margin = kernels::kRegulariserMargin;
   double label_smoothing = 0;  // of loss(): the share of the target probability that is spread evenly over the vocabulary
   Seq2SeqViews* views = nullptr;
+  // They share the tokens of each sequence: all have the same sequences, and what they get is that of their own tokens.
+  nn::SequenceRanks* ranks = nullptr;
 };
 
 struct Seq2SeqOutput {
-  at::Tensor logits;       // [T, V]
+  at::Tensor logits;       // [T, V]; with ranks, those of this rank's target tokens
   at::Tensor regulariser;  // see Seq2Seq::has_regulariser; undefined if not asked for
 };
 
+// With ranks, `loss` is the mean over this rank's target tokens, the counts are theirs, and the regulariser is this rank's part of the sum.
 struct Seq2SeqLoss {
   at::Tensor loss;         // scalar: the mean over target tokens of the label-smoothed cross-entropy
   at::Tensor regulariser;  // scalar, not part of the loss: the trainer weighs it; undefined if not asked for
@@ -141,8 +147,10 @@ class Seq2Seq {
   bool has_regulariser() const;
 
   // Decoding, without gradients: a cache with one row for each source sequence, before any token.
-  KvCache encode(const Sequences& source) const;
-  // Reads one more token per row (int64 [R], begin of sentence at first); logits [R, V] of what follows.
+  // Ranks share the tokens of each source: every one keeps the keys and values of its own.
+  KvCache encode(const Sequences& source, nn::SequenceRanks* ranks = nullptr) const;
+  // Reads one more token per row (int64 [R], begin of sentence at first); logits [R, V] of what follows. The ranks that share a source read
+  // the same tokens, at the same time, and get the same logits up to rounding.
   at::Tensor step(const at::Tensor& tokens, KvCache& cache) const;
 
   // Multiplications and additions of a forward pass over sequences of these lengths, counted as 2 a pair; products and attention only.

@@ -88,18 +88,9 @@ VitConfig resolved(VitConfig config) {
 
 void require_splittable(const VitConfig& config, int64_t ranks) {
   if (ranks == 1) return;
-  const auto none = [](const std::string& key, double value) {
-    require(value == 0, fmt::format("model.{} is {}, but which elements are dropped depends on their place in the whole sequence: with "
-                                    "train.sequence_parallel it must be 0 (model.drop_path may drop whole sequences)",
-                                    key, value));
-  };
-  none("dropout", config.dropout), none("ffn.dropout", config.ffn.dropout);
   for (int64_t i = 0; i < *config.depth; ++i) {
     const std::string key = i < config.attention.first.blocks ? "attention.first" : "attention";
-    const nn::AttentionConfig attention = config.attention_of(i);
-    none(key + ".dropout", attention.dropout.value_or(0));
-    require(!nn::attention_options(attention, "model." + key).sparse,
-            fmt::format("model.{}.preset {} needs whole rows of scores: train.sequence_parallel must be 1", key, attention.preset));
+    nn::require_splittable(config.attention_of(i), "model." + key);
   }
   require(config.all_tokens() >= ranks,
           fmt::format("an image has {} tokens, too few for train.sequence_parallel {}", config.all_tokens(), ranks));
@@ -196,6 +187,8 @@ Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed
   if (ranks) {
     split = nn::SequenceSplit{ranks, nn::TokenShares::of_batch(config_.all_tokens(), ranks->count()), {}};
     std::tie(first, end) = nn::share_of(config_.all_tokens(), ranks->rank(), ranks->count());
+    const Tensor numbers = at::arange(n * config_.all_tokens(), at::kLong).view({n, config_.all_tokens()});
+    split->numbers = numbers.narrow(1, first, end - first).reshape(-1);
     has_class_token = has_class_token && first == 0;
     first = std::max<int64_t>(0, first - class_tokens), end -= class_tokens;
   }
@@ -209,7 +202,9 @@ Tensor Vit::pre_logits(const Tensor& images, const std::optional<uint64_t>& seed
   if (noise && config_.dropout > 0) {
     const double keep = 1 - config_.dropout;
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(noise->next()));
-    x = x * at::empty(x.sizes(), x.options().requires_grad(false)).bernoulli_(keep, generator).div_(keep);
+    const Tensor factors = at::empty({n, config_.all_tokens(), *config_.width}, x.options().requires_grad(false));
+    factors.bernoulli_(keep, generator).div_(keep);  // of all tokens: the same elements are dropped, however they are split
+    x = x * (split ? factors.flatten(0, 1).index_select(0, split->numbers).view(x.sizes()) : factors);
   }
   if (views) views->embedding = x;
   x = encoder_->forward(x, {}, forward, views ? &views->blocks : nullptr).value();

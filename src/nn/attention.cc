@@ -247,6 +247,17 @@ Attention::Attention(const Builder& builder, const AttentionConfig& config, cons
   out_bias_ = builder.constant("proj.bias", {width}, 0);
 }
 
+void require_splittable(const AttentionConfig& config, const std::string& key) {
+  const Check check(key);
+  check.require(
+      config.dropout.value_or(0) == 0,
+      ".dropout is {}, but which weights are dropped depends on their place in the whole sequence: with train.sequence_parallel it "
+      "must be 0",
+      config.dropout.value_or(0));
+  check.require(!attention_options(config, key).sparse, ".preset {} needs whole rows of scores: train.sequence_parallel must be 1",
+                config.preset);
+}
+
 bool Attention::regularised() const {
   const Activation h = options_.attention.h;
   return !options_.sparse && !rms_weight_.defined() && (h == Activation::relu || h == Activation::relu2 || h == Activation::relu6);
@@ -264,8 +275,7 @@ Tensor Attention::finish(const Tensor& x, const Tensor& attended, const Tensor& 
 Tensor Attention::forward(const Tensor& x, const Tensor& context, const Offsets& offsets, const Forward& forward, const Tensor& residual,
                           LayerView* view) const {
   PackedAttentionOptions options = options_;
-  options.attention.q_offsets = offsets.q;
-  options.attention.k_offsets = offsets.k;
+  if (!forward.sequence) options.attention.q_offsets = offsets.q, options.attention.k_offsets = offsets.k;
   if (forward.noise && dropout_ > 0) {
     options.attention.dropout = dropout_;
     options.attention.seed = at::full({1}, forward.noise->next(), at::kLong);
@@ -284,18 +294,29 @@ Tensor Attention::forward(const Tensor& x, const Tensor& context, const Offsets&
     }
     view->attention = std::move(shown);
   }
+  const auto add_to_total = [&](const Tensor& own) {
+    Regulariser& total = *forward.regulariser;
+    total.sum = total.sum.defined() ? total.sum + own : own;
+    ++total.attentions;
+  };
   if (forward.sequence) {
-    const Tensor out = attend_over_ranks(packed, kv, options, *forward.sequence).out;
-    return finish(x, out.transpose(1, 2).reshape(x.sizes()), residual);
+    const SequenceAttentionResult got = attend_over_ranks(packed, kv, options, *forward.sequence);
+    if (options.statistics) {
+      const SequenceSplit& split = *forward.sequence;
+      const TokenShares& keys = self ? split.own : split.context;
+      const Tensor visible = keys_seen(options.attention, *split.ranks, split.own, keys).flatten();
+      const double rows = static_cast<double>(got.weight_sum.size(2)), all = static_cast<double>(split.own.tokens());
+      // Of the mean over the rows of all ranks, this rank's part; without rows nothing, but in the graph, as the others are.
+      add_to_total(rows > 0 ? reluformer_regulariser(got.weight_sum, got.weight_log, visible, forward.regulariser->margin) * (rows / all)
+                            : got.weight_sum.sum());
+    }
+    return finish(x, got.out.transpose(1, 2).reshape(x.sizes()), residual);
   }
   const PackedAttentionResult got = self ? packed_attention(packed, heads_, options) : packed_attention(packed, kv, heads_, options);
   if (options.statistics) {
     if (!offsets.q.defined()) throw std::logic_error("the regulariser needs the offsets of jagged sequences");
-    Regulariser& total = *forward.regulariser;
     const Tensor visible = visible_keys(offsets.q, offsets.k, options.attention.causal);
-    const Tensor own = reluformer_regulariser(got.weight_sum, got.weight_log, visible, total.margin);
-    total.sum = total.sum.defined() ? total.sum + own : own;
-    ++total.attentions;
+    add_to_total(reluformer_regulariser(got.weight_sum, got.weight_log, visible, forward.regulariser->margin));
   }
   return finish(x, got.out, residual);
 }
@@ -337,10 +358,16 @@ Tensor Attention::keys_and_values(const Tensor& context) const {
   return kv;
 }
 
-Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& kv, const Offsets& offsets, const Tensor& residual) const {
+Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& kv, const Offsets& offsets, const Tensor& residual,
+                         const SequenceSplit* split) const {
   const int64_t R = x.size(0);
   PackedAttentionOptions options = options_;
   options.attention.causal = false;  // all that is there is past
+  if (split) {
+    const Tensor out = read_by_all(part_of(q, 1, 0, heads_), part_of(kv, 2, 0, heads_), part_of(kv, 2, 1, heads_), options.attention,
+                                   *split->ranks, offsets.q, split->context);
+    return finish(x, out.transpose(1, 2).reshape({R, width_}), residual);
+  }
   options.attention.q_offsets = offsets.q;
   options.attention.k_offsets = offsets.k;
   const Tensor queries = offsets.q.defined() ? q : q.unsqueeze(1);  // [R, width], or a batch of R sequences of one query

@@ -80,6 +80,9 @@ AttentionConfig overridden(const AttentionConfig& base, const AttentionOverride&
 // The length rule `keys` becomes `visible` in a causal attention: a decoder does not know how many keys there will be.
 PackedAttentionOptions attention_options(const AttentionConfig& config, const std::string& key, bool causal = false);
 
+// Throws std::runtime_error, with the key, for an attention that ranks cannot share (nn/sequence_attention.h).
+void require_splittable(const AttentionConfig& config, const std::string& key);
+
 // The attentions among the layers that a forward pass has shown.
 std::vector<AttentionView> attentions_of(const std::vector<LayerView>& layers);
 
@@ -105,9 +108,10 @@ class Attention {
   at::Tensor project(const at::Tensor& x) const;
   // Keys and values [S, 2 width] of a context [S, width].
   at::Tensor keys_and_values(const at::Tensor& context) const;
-  // The queries q [R, width] of x attend to kv [R, n, 2 width], each row to its own, or by offsets to kv [S, 2 width].
+  // The queries q [R, width] of x attend to kv [R, n, 2 width], each row to its own, or by offsets to kv [S, 2 width]. With a split, kv are
+  // the keys and values of this rank's tokens of the context, and all ranks have the same queries.
   at::Tensor attend(const at::Tensor& x, const at::Tensor& q, const at::Tensor& kv, const Offsets& offsets = {},
-                    const at::Tensor& residual = {}) const;
+                    const at::Tensor& residual = {}, const SequenceSplit* split = nullptr) const;
 
   // Whether the regulariser is made for it: weights are not negative and their sum is free.
   bool regularised() const;

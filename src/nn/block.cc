@@ -65,7 +65,7 @@ void Block::forward(ResidualStream& stream, const BlockContext& context, const F
                 [&](const Tensor& x, const Tensor& residual, LayerView* view) { return ffn_.forward(x, forward, residual, view); });
 }
 
-void Block::step(ResidualStream& stream, const BlockCache& cache, int64_t at, const Offsets& cross) const {
+void Block::step(ResidualStream& stream, const BlockCache& cache, int64_t at, const Offsets& cross, const SequenceSplit* split) const {
   const int64_t width = config_.width;
   stream.branch(norm1_, 0, name_, [&](const Tensor& x, const Tensor& residual, LayerView*) {
     const Tensor qkv = attention_.project(x), past = cache.past.narrow(0, 0, x.size(0));
@@ -74,7 +74,7 @@ void Block::step(ResidualStream& stream, const BlockCache& cache, int64_t at, co
   });
   if (cross_)
     stream.branch(norm2_, 0, name_, [&](const Tensor& x, const Tensor& residual, LayerView*) {
-      return cross_->attend(x, cross_->project(x), cache.context, cross, residual);
+      return cross_->attend(x, cross_->project(x), cache.context, cross, residual, split);
     });
   stream.branch(cross_ ? norm3_ : norm2_, 0, name_,
                 [&](const Tensor& x, const Tensor& residual, LayerView*) { return ffn_.forward(x, {}, residual); });

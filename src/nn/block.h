@@ -48,8 +48,8 @@ class Block {
   // Runs the branches on the stream.
   void forward(ResidualStream& stream, const BlockContext& context, const Forward& forward) const;
   // The same for one more token per row, without gradients: row r's is token `at`, whose keys and values it writes into the cache. Which of
-  // the context's rows a row attends to is in `cross`.
-  void step(ResidualStream& stream, const BlockCache& cache, int64_t at, const Offsets& cross) const;
+  // the context's rows a row attends to is in `cross`. `split`: see Attention::attend.
+  void step(ResidualStream& stream, const BlockCache& cache, int64_t at, const Offsets& cross, const SequenceSplit* split = nullptr) const;
 
   at::Tensor context_keys_and_values(const at::Tensor& context) const { return cross_.value().keys_and_values(context); }
   bool regularised() const;

@@ -58,8 +58,9 @@ FeedForward::FeedForward(const Builder& builder, const FeedForwardConfig& config
 Tensor FeedForward::forward(const Tensor& x, const Forward& forward, const Tensor& residual, LayerView* view) const {
   const bool drops = forward.noise && dropout_ > 0;
   if (view) view->ffn = FeedForwardView{activation_, x, fc1_weight_, fc1_bias_, fc2_weight_.t()};
-  const Tensor y = feed_forward(activation_, x, fc1_weight_, fc1_bias_, fc2_weight_, fc2_bias_,
-                                norm_weight_.defined() ? Tensor() : residual, drops ? dropout_ : 0, drops ? forward.noise->next() : 0);
+  const Tensor y =
+      feed_forward(activation_, x, fc1_weight_, fc1_bias_, fc2_weight_, fc2_bias_, norm_weight_.defined() ? Tensor() : residual,
+                   drops ? dropout_ : 0, drops ? forward.noise->next() : 0, forward.sequence ? forward.sequence->numbers : Tensor());
   if (!norm_weight_.defined()) return y;
   const Tensor normed = layer_norm_fork(y, norm_weight_, norm_bias_, kNormEps).first;
   return residual.defined() ? normed + residual : normed;

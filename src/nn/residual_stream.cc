@@ -17,7 +17,8 @@ Tensor Norm::operator()(const Tensor& x) const { return layer_norm_fork(x, weigh
 
 std::pair<Tensor, Tensor> ResidualStream::sum_and_norm(const Norm& norm) {
   const Tensor branch = std::exchange(pending_, Tensor());
-  return residual_norm(x_, branch, norm.weight, norm.bias, kNormEps, dropout_, seed_);
+  return residual_norm(x_, branch, norm.weight, norm.bias, kNormEps, dropout_, seed_,
+                       forward_.sequence ? forward_.sequence->numbers : Tensor());
 }
 
 Tensor ResidualStream::begin(const Norm& norm) {

@@ -24,11 +24,6 @@ using torch::autograd::variable_list;
 
 // ---- which tokens the ranks have
 
-int64_t rows_of(const TokenShares& shares, int rank) {
-  const auto at = static_cast<size_t>(rank);
-  return shares.jagged() ? shares.offsets[at][-1].item<int64_t>() : shares.lengths[at];
-}
-
 int64_t tokens_before(const TokenShares& shares, int rank) {
   return std::accumulate(shares.lengths.begin(), shares.lengths.begin() + rank, int64_t{0});
 }
@@ -109,7 +104,7 @@ struct Plan : torch::CustomClassHolder {
 
   // Whether the queries of rank p read from the keys of rank r.
   bool meet(const AttentionOptions& options, int p, int r) const {
-    return (!options.causal || p >= r) && rows_of(queries, p) > 0 && rows_of(keys, r) > 0;
+    return (!options.causal || p >= r) && queries.of_rank(p) > 0 && keys.of_rank(r) > 0;
   }
 
   // The options of these queries and keys by themselves. Causal: the keys of earlier ranks are seen by all rows, those of the same rank as
@@ -118,7 +113,7 @@ struct Plan : torch::CustomClassHolder {
     AttentionOptions own = options;
     own.causal = options.causal && p == r;
     if (queries.jagged()) own.q_offsets = queries.offsets[static_cast<size_t>(p)], own.k_offsets = keys.offsets[static_cast<size_t>(r)];
-    if (options.key_lengths.defined()) own.key_lengths = (options.key_lengths - tokens_before(keys, r)).clamp(0, rows_of(keys, r));
+    if (options.key_lengths.defined()) own.key_lengths = (options.key_lengths - tokens_before(keys, r)).clamp(0, keys.of_rank(r));
     return own;
   }
 
@@ -221,7 +216,7 @@ class SequenceAttention : public torch::autograd::Function<SequenceAttention> {
     for (int other = 0; other < count; ++other) {
       const auto at = static_cast<size_t>(other);
       if (other == me) continue;
-      if (plan.meet(options, other, me)) from[at] = {with_rows(q, rows_of(plan.queries, other))};
+      if (plan.meet(options, other, me)) from[at] = {with_rows(q, plan.queries.of_rank(other))};
       if (!plan.meet(options, me, other)) continue;
       to[at] = {q};
       expected[at] = {{q.size(0), q.size(1), q.size(2), v.size(3)}};
@@ -265,7 +260,7 @@ class SequenceAttention : public torch::autograd::Function<SequenceAttention> {
       const auto at = static_cast<size_t>(other);
       if (other == me) continue;
       if (plan.meet(options, other, me)) to[at] = {k, v};
-      if (plan.meet(options, me, other)) from[at] = {with_rows(k, rows_of(plan.keys, other)), with_rows(v, rows_of(plan.keys, other))};
+      if (plan.meet(options, me, other)) from[at] = {with_rows(k, plan.keys.of_rank(other)), with_rows(v, plan.keys.of_rank(other))};
     }
     std::vector<Parcel> all = exchanged(*plan.ranks, to, from, k.options());
     if (plan.meet(options, me, me)) all[static_cast<size_t>(me)] = {k, v};
@@ -327,7 +322,7 @@ class SequenceAttention : public torch::autograd::Function<SequenceAttention> {
           expected[at] = {q.sizes().vec()};
         }
         if (!plan.meet(options, other, me)) continue;
-        const int64_t theirs = rows_of(plan.queries, other);
+        const int64_t theirs = plan.queries.of_rank(other);
         from[at] = {with_rows(q, theirs), {q.size(0), q.size(1), theirs, v.size(3)}};
         from[at].insert(from[at].end(), rows.size() - 1, {q.size(0), q.size(1), theirs});
       }
@@ -423,13 +418,12 @@ Tensor read_from_sums(const Tensor& q, const Tensor& k, const Tensor& v, const A
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, bool statistics, const SequenceRanks& ranks,
            const TokenShares& queries, const TokenShares& keys, Travel travel) {
   check_floating("hinge: attention over split sequences", "q", q, 4);
-  const auto count = static_cast<size_t>(ranks.count());
-  HINGE_CHECK(queries.jagged() == keys.jagged() && (queries.jagged() ? queries.offsets.size() : queries.lengths.size()) == count &&
-                  (keys.jagged() ? keys.offsets.size() : keys.lengths.size()) == count,
+  const int count = ranks.count();
+  HINGE_CHECK(queries.jagged() == keys.jagged() && queries.ranks() == count && keys.ranks() == count,
               "the shares of queries and keys must be those of ", count, " ranks, both jagged or both not");
-  HINGE_CHECK(q.size(2) == rows_of(queries, ranks.rank()) && k.size(2) == rows_of(keys, ranks.rank()), "rank ", ranks.rank(), " has ",
-              q.size(2), " queries and ", k.size(2), " keys, but its shares are ", rows_of(queries, ranks.rank()), " and ",
-              rows_of(keys, ranks.rank()));
+  HINGE_CHECK(q.size(2) == queries.of_rank(ranks.rank()) && k.size(2) == keys.of_rank(ranks.rank()), "rank ", ranks.rank(), " has ",
+              q.size(2), " queries and ", k.size(2), " keys, but its shares are ", queries.of_rank(ranks.rank()), " and ",
+              keys.of_rank(ranks.rank()));
   HINGE_CHECK(k.sizes().slice(0, 3) == v.sizes().slice(0, 3) && q.size(0) == k.size(0) && q.size(3) == k.size(3),
               "q, k and v do not fit together: got ", q.sizes(), ", ", k.sizes(), ", ", v.sizes());
   HINGE_CHECK(!options.attn_mask.defined() && !options.window && !options.num_targets.defined() && options.max_attn_len == 0 &&
@@ -463,11 +457,16 @@ Tensor lengths_apart(AttentionOptions& options, const SequenceRanks& ranks, cons
   return keys_seen(counted, ranks, queries, keys);
 }
 
+// log N^-alpha of rows with N keys, [B or 1, 1 or Hq, Lq].
+Tensor log_of_scale(const AttentionOptions& options, const Tensor& n, const Tensor& q) {
+  return -of_heads(options.alpha, 1, q).squeeze(3) * n.clamp_min(1).log().to(q.scalar_type());
+}
+
 }  // namespace
 
 Tensor keys_seen(const AttentionOptions& options, const SequenceRanks& ranks, const TokenShares& queries, const TokenShares& keys) {
   const int me = ranks.rank();
-  const Tensor rows = at::arange(rows_of(queries, me), at::kLong);
+  const Tensor rows = at::arange(queries.of_rank(me), at::kLong);
   Tensor seen;
   if (queries.jagged()) {
     const Tensor& offsets = queries.offsets[static_cast<size_t>(me)];
@@ -499,9 +498,8 @@ Travel cheapest_travel(const AttentionOptions& options, bool statistics, int64_t
                        const TokenShares& queries, const TokenShares& keys) {
   // Every rank sends its queries to those that have keys for them, or its keys to those that have queries for them: the sums over all
   // ranks have the same shares.
-  int64_t Lq = 0, Lk = 0;
-  const int count = static_cast<int>(queries.jagged() ? queries.offsets.size() : queries.lengths.size());
-  for (int rank = 0; rank < count; ++rank) Lq += rows_of(queries, rank), Lk += rows_of(keys, rank);
+  const int64_t Lq = queries.tokens(), Lk = keys.tokens();
+  const int64_t count = queries.ranks();
   const auto bytes = [&](Travel travel) {
     const int64_t each = travel == Travel::sums ? count : 1;  // every rank has a whole one
     const TravelCost cost = travel_cost(travel, options, statistics, B, Hq, Hkv, Lq, Lk, D, Dv);
@@ -535,13 +533,50 @@ SequenceAttentionResult sequence_attention(const Tensor& q, const Tensor& k, con
   }
   if (!n.defined()) return result;
   // Weights that were computed with N = 1, times s = N^-alpha: sum s w log |s w| = s (sum w log |w| + log s sum w).
-  const Tensor log_scale = -of_heads(given.alpha, 1, q).squeeze(3) * n.clamp_min(1).log().to(q.scalar_type()), scale = log_scale.exp();
+  const Tensor log_scale = log_of_scale(given, n, q), scale = log_scale.exp();
   result.out = result.out * scale.unsqueeze(3);
   if (statistics) {
     result.weight_log = scale * (result.weight_log + log_scale * result.weight_sum);
     result.weight_sum = result.weight_sum * scale;
   }
   return result;
+}
+
+Tensor read_by_all(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& given, SequenceRanks& ranks,
+                   const Tensor& q_offsets, const TokenShares& keys) {
+  const at::NoGradGuard guard;
+  const auto count = static_cast<size_t>(ranks.count()), me = static_cast<size_t>(ranks.rank());
+  Plan plan;
+  plan.ranks = &ranks, plan.keys = keys, plan.queries.offsets.assign(count, q_offsets);
+  check(q, k, v, given, /*statistics=*/false, ranks, plan.queries, keys, Travel::queries);
+  HINGE_CHECK(keys.jagged() && !given.causal, "queries that all ranks have are those of jagged sequences, and not causal");
+  AttentionOptions options = given;
+  const Tensor n = lengths_apart(options, ranks, plan.queries, keys);
+  const bool softmax = options.h == Activation::softmax;
+  std::vector<Parcel> to(count);
+  std::vector<Shapes> from(count);
+  Partial own;
+  if (plan.meet(options, ranks.rank(), ranks.rank())) {
+    own = plan.read(q, k, v, options, ranks.rank(), ranks.rank());
+    Parcel parcel = {own.out};
+    if (softmax) parcel.push_back(own.lse);
+    to.assign(count, parcel);
+    to[me].clear();
+  }
+  for (size_t other = 0; other < count; ++other) {
+    if (other == me || !plan.meet(options, ranks.rank(), static_cast<int>(other))) continue;
+    from[other] = {{q.size(0), q.size(1), q.size(2), v.size(3)}};
+    if (softmax) from[other].push_back(q.sizes().slice(0, 3).vec());
+  }
+  const std::vector<Parcel> results = exchanged(ranks, to, from, q.options());
+  std::vector<Partial> partials;  // in the order of the ranks, on all of them
+  for (size_t rank = 0; rank < count; ++rank) {
+    if (rank == me && own.out.defined()) partials.push_back(own);
+    if (const Parcel& result = results[rank]; !result.empty()) partials.push_back({result[0], {}, {}, softmax ? result[1] : Tensor()});
+  }
+  if (partials.empty()) return empty_in_order_of(q, v.size(3)).zero_();
+  const Tensor out = merged(partials, softmax, /*statistics=*/false).out;
+  return n.defined() ? out * log_of_scale(given, n, q).exp().unsqueeze(3) : out;
 }
 
 }  // namespace hinge::nn

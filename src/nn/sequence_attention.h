@@ -40,6 +40,12 @@ SequenceAttentionResult sequence_attention(const at::Tensor& q, const at::Tensor
                                            bool statistics, SequenceRanks& ranks, const TokenShares& queries, const TokenShares& keys,
                                            Travel travel);
 
+// What queries that every rank has read from the keys of all, without gradients: each rank reads from its own keys, and sends the partial
+// result to all others in one round. Jagged, B = 1; q_offsets int64 [sequences + 1] tells the sequences apart in q [1, Hq, Lq, D], the same
+// on all ranks; not causal.
+at::Tensor read_by_all(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options, SequenceRanks& ranks,
+                       const at::Tensor& q_offsets, const TokenShares& keys);
+
 // Elements that a rank sends to another one, forward and backward, if it has Lq queries and Lk keys.
 struct TravelCost {
   int64_t forward = 0, backward = 0;

@@ -64,6 +64,17 @@ class SumOverRanks : public torch::autograd::Function<SumOverRanks> {
 
 }  // namespace
 
+int64_t TokenShares::of_rank(int rank) const {
+  const auto at = static_cast<size_t>(rank);
+  return jagged() ? offsets[at][-1].item<int64_t>() : lengths[at];
+}
+
+int64_t TokenShares::tokens() const {
+  int64_t sum = 0;
+  for (int rank = 0; rank < ranks(); ++rank) sum += of_rank(rank);
+  return sum;
+}
+
 TokenShares TokenShares::of_batch(int64_t tokens, int count) {
   TokenShares shares;
   for (int rank = 0; rank < count; ++rank) {

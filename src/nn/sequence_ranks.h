@@ -33,6 +33,9 @@ struct TokenShares {
   std::vector<at::Tensor> offsets = {};  // jagged: for each rank, where the sequences begin in its rows; int64 [sequences + 1]
 
   bool jagged() const { return !offsets.empty(); }
+  int ranks() const { return static_cast<int>(jagged() ? offsets.size() : lengths.size()); }
+  int64_t of_rank(int rank) const;  // of all sequences if jagged, else of each
+  int64_t tokens() const;           // of all ranks
 
   // Of a batch of sequences of `tokens` tokens.
   static TokenShares of_batch(int64_t tokens, int count);
@@ -48,6 +51,7 @@ struct SequenceSplit {
   SequenceRanks* ranks = nullptr;
   TokenShares own = {};      // of the tokens that the layers work on
   TokenShares context = {};  // of those that cross-attention attends to
+  at::Tensor numbers = {};   // of this rank's rows among those of all ranks, int64: what is dropped depends on them
 };
 
 // Which ranks' tensors a rank adds up: all, all but its own, or those of the ranks before it.

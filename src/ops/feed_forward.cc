@@ -18,7 +18,8 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& fc1, const Tensor& fc1_bias, const Tensor& fc2,
                         const OptionalTensor& fc2_bias, const OptionalTensor& residual, int64_t kind, double dropout, int64_t seed,
-                        bool for_backward) {
+                        const OptionalTensor& given_numbers, bool for_backward) {
+    const Tensor numbers = tensor_of(given_numbers);
     const auto activation = static_cast<Activation>(kind);
     const Tensor rows = x.contiguous(), w1 = fc1.contiguous(), w2 = fc2.contiguous();
     const Tensor u = at::empty({rows.size(0), w1.size(0)}, x.options());
@@ -29,13 +30,17 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
       AtenParallel parallel;
       kernels::hidden_activation_forward(
           activation,
-          kernels::HiddenActivationForward<T>{
-              u.size(0), u.size(1), u.data_ptr<T>(), hidden.data_ptr<T>(), u.data_ptr<T>(), {dropout, static_cast<uint64_t>(seed)}},
+          kernels::HiddenActivationForward<T>{u.size(0),
+                                              u.size(1),
+                                              u.data_ptr<T>(),
+                                              hidden.data_ptr<T>(),
+                                              u.data_ptr<T>(),
+                                              {dropout, static_cast<uint64_t>(seed), data_or_null<int64_t>(numbers)}},
           parallel);
     });
     const Tensor y = at::empty({rows.size(0), w2.size(0)}, x.options());
     linear_into(hidden, w2, tensor_of(fc2_bias), tensor_of(residual), y);
-    if (for_backward) ctx->save_for_backward({rows, w1, w2, u});
+    if (for_backward) ctx->save_for_backward({rows, w1, w2, u, numbers});
     ctx->saved_data["activation"] = kind;
     ctx->saved_data["dropout"] = dropout;
     ctx->saved_data["seed"] = seed;
@@ -66,7 +71,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
                                                                                du.data_ptr<T>(),
                                                                                made_anew ? hidden.data_ptr<T>() : nullptr,
                                                                                fc1_bias.data_ptr<T>(),
-                                                                               {dropout, seed}},
+                                                                               {dropout, seed, data_or_null<int64_t>(saved[4])}},
                                           parallel);
     });
     Tensor dx, fc2_bias;
@@ -76,7 +81,8 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
             fc1_bias, transposed_product(grad, hidden),
             fc2_bias, ctx->saved_data["residual"].toBool() ? grads[0] : Tensor(),
             Tensor(), Tensor(),
-            Tensor(), Tensor()};
+            Tensor(), Tensor(),
+            Tensor()};
   }
 
  private:
@@ -89,14 +95,14 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
 }  // namespace
 
 Tensor feed_forward(Activation activation, const Tensor& x, const Tensor& fc1, const Tensor& fc1_bias, const Tensor& fc2,
-                    const Tensor& fc2_bias, const Tensor& residual, double dropout, int64_t seed) {
+                    const Tensor& fc2_bias, const Tensor& residual, double dropout, int64_t seed, const Tensor& numbers) {
   constexpr const char* op = "hinge::feed_forward";
   if (x.defined() && x.dim() > 2) {
     TORCH_CHECK(
         !residual.defined() || (residual.dim() == x.dim() && residual.sizes().slice(0, x.dim() - 1) == x.sizes().slice(0, x.dim() - 1)), op,
         ": residual must have the rows of x ", x.sizes(), ", got ", residual.sizes());
     const Tensor skip = residual.defined() ? residual.flatten(0, -2) : residual;
-    const Tensor y = feed_forward(activation, x.flatten(0, -2), fc1, fc1_bias, fc2, fc2_bias, skip, dropout, seed);
+    const Tensor y = feed_forward(activation, x.flatten(0, -2), fc1, fc1_bias, fc2, fc2_bias, skip, dropout, seed, numbers);
     std::vector<int64_t> sizes = x.sizes().vec();
     sizes.back() = y.size(1);
     return y.view(sizes);
@@ -112,8 +118,9 @@ Tensor feed_forward(Activation activation, const Tensor& x, const Tensor& fc1, c
   if (fc2_bias.defined()) check_shape(op, "fc2_bias", fc2_bias, {fc2.size(0)}, x);
   if (residual.defined()) check_shape(op, "residual", residual, {x.size(0), fc2.size(0)}, x);
   check_dropout(op, dropout);
+  if (numbers.defined()) check_integers(op, "numbers", numbers, x.size(0));
   return FeedForwardFunction::apply(x, fc1, fc1_bias, fc2, optional_of(fc2_bias), optional_of(residual), static_cast<int64_t>(activation),
-                                    dropout, seed, any_wants_gradient({x, fc1, fc1_bias, fc2, fc2_bias, residual}));
+                                    dropout, seed, optional_of(numbers), any_wants_gradient({x, fc1, fc1_bias, fc2, fc2_bias, residual}));
 }
 
 }  // namespace hinge

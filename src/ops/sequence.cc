@@ -72,19 +72,20 @@ class EmbedFunction : public torch::autograd::Function<EmbedFunction> {
 class ResidualNormFunction : public torch::autograd::Function<ResidualNormFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                               double eps, double dropout, int64_t seed) {
+                               double eps, double dropout, int64_t seed, const OptionalTensor& given_numbers) {
+    const Tensor numbers = tensor_of(given_numbers);
     const Tensor r = residual.contiguous(), branch = x.contiguous(), w = weight.contiguous(), b = bias.contiguous();
     const Tensor y = at::empty_like(r), z = at::empty_like(r), mean = at::empty({r.size(0)}, r.options()), rstd = at::empty_like(mean);
     with_type_of(r, [&](auto type) {
       using T = decltype(type);
       AtenParallel parallel;
       kernels::residual_norm_forward(
-          {r.size(0), r.size(1), eps, {dropout, static_cast<uint64_t>(seed)}},
+          {r.size(0), r.size(1), eps, {dropout, static_cast<uint64_t>(seed), data_or_null<int64_t>(numbers)}},
           kernels::ResidualNormForward<T>{r.data_ptr<T>(), branch.data_ptr<T>(), w.data_ptr<T>(), b.data_ptr<T>(), y.data_ptr<T>(),
                                           z.data_ptr<T>(), mean.data_ptr<T>(), rstd.data_ptr<T>()},
           parallel);
     });
-    ctx->save_for_backward({y, w, mean, rstd});
+    ctx->save_for_backward({y, w, mean, rstd, numbers});
     ctx->saved_data["dropout"] = dropout;
     ctx->saved_data["seed"] = seed;
     ctx->set_materialize_grads(false);
@@ -104,13 +105,13 @@ class ResidualNormFunction : public torch::autograd::Function<ResidualNormFuncti
       using T = decltype(type);
       AtenParallel parallel;
       kernels::residual_norm_backward(
-          {y.size(0), y.size(1), 0, {dropout, static_cast<uint64_t>(ctx->saved_data["seed"].toInt())}},
+          {y.size(0), y.size(1), 0, {dropout, static_cast<uint64_t>(ctx->saved_data["seed"].toInt()), data_or_null<int64_t>(saved[4])}},
           kernels::ResidualNormBackward<T>{dz.data_ptr<T>(), y.data_ptr<T>(), weight.data_ptr<T>(), saved[2].data_ptr<T>(),
                                            saved[3].data_ptr<T>(), data_or_null<T>(dy), dresidual.data_ptr<T>(),
                                            dropout > 0 ? dx.data_ptr<T>() : nullptr, dweight.data_ptr<T>(), dbias.data_ptr<T>()},
           parallel);
     });
-    return {dresidual, dx, dweight, dbias, Tensor(), Tensor(), Tensor()};
+    return {dresidual, dx, dweight, dbias, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -220,12 +221,12 @@ Tensor embed_tokens(const Tensor& weight, const Tensor& tokens, const Tensor& of
 }
 
 std::pair<Tensor, Tensor> residual_norm(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                                        double dropout, int64_t seed) {
+                                        double dropout, int64_t seed, const Tensor& numbers) {
   constexpr const char* op = "hinge::residual_norm";
   if (residual.defined() && residual.dim() > 2) {
     TORCH_CHECK(x.defined() && x.sizes() == residual.sizes(), op, ": x must have the residual's shape ", residual.sizes(), ", got ",
                 x.sizes());
-    const auto [normed, sum] = residual_norm(residual.flatten(0, -2), x.flatten(0, -2), weight, bias, eps, dropout, seed);
+    const auto [normed, sum] = residual_norm(residual.flatten(0, -2), x.flatten(0, -2), weight, bias, eps, dropout, seed, numbers);
     return {normed.view(residual.sizes()), sum.view(residual.sizes())};
   }
   check_floating(op, "residual", residual, 2);
@@ -233,7 +234,8 @@ std::pair<Tensor, Tensor> residual_norm(const Tensor& residual, const Tensor& x,
   check_shape(op, "weight", weight, {residual.size(1)}, residual);
   check_shape(op, "bias", bias, {residual.size(1)}, residual);
   check_dropout(op, dropout);
-  const variable_list r = ResidualNormFunction::apply(residual, x, weight, bias, eps, dropout, seed);
+  if (numbers.defined()) check_integers(op, "numbers", numbers, residual.size(0));
+  const variable_list r = ResidualNormFunction::apply(residual, x, weight, bias, eps, dropout, seed, optional_of(numbers));
   return {r[0], r[1]};
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <future>
 
 #include "support/threads.h"
@@ -12,27 +13,58 @@ namespace {
 
 void append(std::vector<int32_t>& to, const std::vector<int32_t>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-// The ids of all pairs, one document after the other; encoded by several threads, as it takes 0.1 ms a sentence.
 struct Encoded {
   std::vector<int32_t> source, target;
 };
-std::vector<Encoded> encode(const ParallelText& text, const Vocabulary& vocabulary) {
+
+// Fills in the ids of the pairs that other readers have encoded. A pair travels as its number, its lengths and its ids.
+void share(std::vector<Encoded>& encoded, const std::vector<size_t>& own, const Readers& readers) {
+  std::vector<int32_t> numbers;
+  for (const size_t i : own) {
+    const auto& [source, target] = encoded[i];
+    numbers.insert(numbers.end(), {static_cast<int32_t>(i), static_cast<int32_t>(source.size()), static_cast<int32_t>(target.size())});
+    append(numbers, source), append(numbers, target);
+  }
+  const std::vector<std::string> all =
+      readers.all_gather(std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int32_t)));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (static_cast<int>(rank) == readers.rank) continue;
+    numbers.resize(all[rank].size() / sizeof(int32_t));
+    std::memcpy(numbers.data(), all[rank].data(), all[rank].size());
+    for (auto at = numbers.begin(); at != numbers.end();) {
+      auto& [source, target] = encoded.at(static_cast<size_t>(at[0]));
+      const auto middle = at + 3 + at[1], end = middle + at[2];
+      source.assign(at + 3, middle), target.assign(middle, end);
+      at = end;
+    }
+  }
+}
+
+// The ids of all pairs, one document after the other; encoded by several threads, as it takes 0.1 ms a sentence, and by several readers: of
+// a text that each has a part of, by those who have it.
+std::vector<Encoded> encode(const ParallelText& text, const Vocabulary& vocabulary, const Readers& readers) {
   std::vector<const Pair*> pairs;
   for (const Document& document : text.documents)
     for (const Pair& pair : document.pairs) pairs.push_back(&pair);
+  std::vector<size_t> own;
+  for (size_t i = 0; i < pairs.size(); ++i)
+    if (text.partial ? !pairs[i]->source.empty() : readers.own(static_cast<int64_t>(i))) own.push_back(i);
   std::vector<Encoded> encoded(pairs.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     constexpr size_t kRun = 256;
-    for (size_t first; (first = next.fetch_add(kRun)) < pairs.size();)
-      for (size_t i = first; i < std::min(first + kRun, pairs.size()); ++i)
+    for (size_t first; (first = next.fetch_add(kRun)) < own.size();)
+      for (size_t place = first; place < std::min(first + kRun, own.size()); ++place) {
+        const size_t i = own[place];
         encoded[i] = {vocabulary.encode(pairs[i]->source), vocabulary.encode(pairs[i]->target)};
+      }
   };
   std::vector<std::future<void>> others;  // which carry errors over
-  for (int i = 1; i < support::default_threads() && static_cast<size_t>(i) * 1000 < pairs.size(); ++i)
+  for (int i = 1; i < support::default_threads() && static_cast<size_t>(i) * 1000 < own.size(); ++i)
     others.push_back(std::async(std::launch::async, work));
   work();
   for (std::future<void>& other : others) other.get();
+  if (!readers.alone()) share(encoded, own, readers);
   return encoded;
 }
 
@@ -50,7 +82,7 @@ void require_spaces(const std::vector<Encoded>& encoded, const Vocabulary& vocab
 
 }  // namespace
 
-Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const CorpusOptions& options)
+Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const CorpusOptions& options, const Readers& readers)
     : bos_(vocabulary.bos()), eos_(vocabulary.eos()) {
   const bool documents = options.document_tokens > 0;
   const int64_t most = documents ? options.document_tokens : options.longest;
@@ -59,7 +91,7 @@ Corpus::Corpus(const ParallelText& text, const Vocabulary& vocabulary, const Cor
                                          options.document_tokens, options.longest));
   const auto room = static_cast<size_t>(most - 1);  // the rest is for eos, or bos
 
-  std::vector<Encoded> encoded = encode(text, vocabulary);
+  std::vector<Encoded> encoded = encode(text, vocabulary, readers);
   if (documents) require_spaces(encoded, vocabulary);
   size_t at = 0;  // of encoded
   for (size_t d = 0; d < text.documents.size(); ++d) {
@@ -122,6 +154,22 @@ Pair joined(const ParallelText& text, const Corpus::Place& place) {
     all.target += (all.target.empty() ? "" : " ") + pair.target;
   }
   return all;
+}
+
+void fill_in_targets(ParallelText& text, const std::vector<Corpus::Place>& places, const Readers& readers) {
+  std::vector<std::string*> targets;
+  for (const Corpus::Place& place : places)
+    for (int64_t i = place.first; i < place.first + place.pairs; ++i)
+      targets.push_back(&text.documents.at(static_cast<size_t>(place.document)).pairs.at(static_cast<size_t>(i)).target);
+  std::string own;  // a number, a target and the end of its line, for each that is here
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (!targets[i]->empty()) own += fmt::format("{} {}\n", i, *targets[i]);
+  for (const std::string& lines : readers.all_gather(own))
+    for (size_t at = 0; at < lines.size();) {
+      const size_t space = lines.find(' ', at), end = lines.find('\n', space);
+      *targets.at(std::stoull(lines.substr(at, space - at))) = lines.substr(space + 1, end - space - 1);
+      at = end + 1;
+    }
 }
 
 int64_t leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most) {

@@ -27,7 +27,8 @@ struct CorpusOptions {
 // An item is at most n tokens long on either side (n = document_tokens, or longest), the end token included.
 class Corpus {
  public:
-  Corpus(const ParallelText& text, const Vocabulary& vocabulary, const CorpusOptions& options);
+  // Several readers encode a part of the pairs each, and all have the whole corpus.
+  Corpus(const ParallelText& text, const Vocabulary& vocabulary, const CorpusOptions& options, const Readers& readers = {});
 
   int64_t size() const { return static_cast<int64_t>(places_.size()); }
   std::span<const int32_t> source(int64_t i) const { return part(source_, source_offsets_, i); }  // with eos
@@ -68,6 +69,9 @@ class Corpus {
 
 // The source and target texts of an item, sentences joined by a space: what is translated, and what a translation is scored against.
 Pair joined(const ParallelText& text, const Corpus::Place& place);
+
+// Gets the target sides of these items, which may be at other readers.
+void fill_in_targets(ParallelText& text, const std::vector<Corpus::Place>& places, const Readers& readers);
 
 // Leaves out and counts the pairs whose source has more than `most` tokens, the end token included: what a model cannot read.
 int64_t leave_out_long_sources(ParallelText& text, const Vocabulary& vocabulary, int64_t most);

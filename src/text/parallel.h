@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "text/error.h"
+#include "text/readers.h"
 
 namespace hinge::text {
 
@@ -22,6 +23,7 @@ struct Document {
 struct ParallelText {
   std::vector<Document> documents;  // none is empty
   Counts skipped;                   // pairs left out, by reason
+  bool partial = false;             // the pairs that other readers have read are empty here
 
   int64_t pairs() const;
 };
@@ -33,8 +35,10 @@ struct ParallelOptions {
 
 // Two files with the same number of lines, UTF-8, also packed by gzip or xz. A line that is blank in both ends a document. White space at
 // the ends of a line is dropped. Stops with TextError, or leaves out and counts: a line that is blank in one file only, is not UTF-8 or is
-// longer than `longest`; lines of the longer file that have no partner.
-ParallelText read_parallel(const std::string& source_path, const std::string& target_path, const ParallelOptions& options = {});
+// longer than `longest`; lines of the longer file that have no partner. Several readers check and keep their own lines, all have the same
+// documents, and stop with the error of the first bad line, whoever has found it; or if a reader has another text.
+ParallelText read_parallel(const std::string& source_path, const std::string& target_path, const ParallelOptions& options = {},
+                           const Readers& readers = {});
 
 // Two such files, each of which appears whole or not at all; with `document_ends`, a blank line is between documents. Files of these names
 // are replaced. Throws std::runtime_error if they cannot be written.

@@ -26,15 +26,15 @@ std::string find_file(const fs::path& folder, const std::string& name) {
                   "does not exist, nor does it with .gz or .xz appended; check path, pair and the names of the parts");
 }
 
-ParallelText read_files(const TextSource& source, const std::string& name) {
+ParallelText read_files(const TextSource& source, const std::string& name, const Readers& readers = {}) {
   const LanguagePair pair = parse_language_pair(source.pair);
   const ParallelOptions options{source.on_error, source.longest};
   const fs::path folder = folder_of(source);
   const size_t comma = name.find(',');
   if (comma != std::string::npos)
-    return read_parallel((folder / name.substr(0, comma)).string(), (folder / name.substr(comma + 1)).string(), options);
+    return read_parallel((folder / name.substr(0, comma)).string(), (folder / name.substr(comma + 1)).string(), options, readers);
   const std::string source_path = find_file(folder, name + "." + pair.source), target_path = find_file(folder, name + "." + pair.target);
-  return read_parallel(source_path, target_path, options);
+  return read_parallel(source_path, target_path, options, readers);
 }
 
 CatalogueText read_machine(const TextSource& source) {
@@ -90,8 +90,8 @@ std::optional<ParallelText> read_named_text(const TextSource& source, const std:
   return read_files(source, name);
 }
 
-TrainingText read_training_text(const TextSource& source) {
-  if (from_files(source)) return {read_files(source, source.train), read_files(source, source.valid), {}};
+TrainingText read_training_text(const TextSource& source, const Readers& readers) {
+  if (from_files(source)) return {read_files(source, source.train, readers), read_files(source, source.valid, readers), {}};
   CatalogueText text = read_machine(source);
   return {take(text.train, source), take(text.valid, source), std::move(text.skipped)};
 }

@@ -51,11 +51,12 @@ ParallelText read_text(const TextSource& source, Part part);
 // The text of that name: one of the parts, or of files also NAME of NAME.LANGUAGE beside them. Nothing if there is none.
 std::optional<ParallelText> read_named_text(const TextSource& source, const std::string& name);
 
-// What training needs, read once.
+// What training needs, read once. Of files, several readers read a part of the lines each (text/parallel.h); catalogues are read whole by
+// each, as they are split by what is in all of them.
 struct TrainingText {
   ParallelText train, valid;
   Counts skipped;  // of catalogues, which are split after messages were left out
 };
-TrainingText read_training_text(const TextSource& source);
+TrainingText read_training_text(const TextSource& source, const Readers& readers = {});
 
 }  // namespace hinge::text

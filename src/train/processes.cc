@@ -86,6 +86,12 @@ bool Processes::any_of_team(bool own) const {
   return sequence_ ? nn::sum_over_ranks(at::full({1}, own, at::kFloat), *sequence_).item<float>() > 0 : own;
 }
 
+std::vector<double> Processes::sums_of_team(const std::vector<double>& own) const {
+  if (!sequence_) return own;
+  const at::Tensor sums = nn::sum_over_ranks(at::tensor(own, at::kDouble), *sequence_);
+  return {sums.data_ptr<double>(), sums.data_ptr<double>() + sums.numel()};
+}
+
 void Processes::require_same(const std::string& config, const std::string& data) const {
   if (group_ == nullptr) return;
   const std::vector<std::string> configs = group_->all_gather_bytes(config), all_data = group_->all_gather_bytes(data);

@@ -46,6 +46,8 @@ class Processes {
   // Whether any of all processes says yes; of this team.
   bool any(bool own) const;
   bool any_of_team(bool own) const;
+  // As many numbers of each member of this team, added up.
+  std::vector<double> sums_of_team(const std::vector<double>& own) const;
 
   // Throws std::runtime_error, on all, unless all have the same config (as TOML text; where the data are may differ) and data (a
   // description, with a number that depends on all of them): says which rank differs, with both values.

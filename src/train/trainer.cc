@@ -105,7 +105,8 @@ class Loop {
         }
       };
       const bool diverged = dynamic_cast<const DivergedError*>(&error) != nullptr;
-      if (!diverged && folder_ && step_is_whole_ && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
+      const bool good_weights = !diverged && dynamic_cast<const DifferentWeightsError*>(&error) == nullptr;
+      if (good_weights && folder_ && step_is_whole_ && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
       attempt([&] { write_status(diverged ? "diverged" : "failed", error_text(error)); });
       log(error_text(error));
       throw;
@@ -162,7 +163,7 @@ class Loop {
       end_step();
     }
     const bool finished = step_ == settings_.steps() && !evaluation_due() && !average_due();
-    if (!finished && saved_at_ != step_) save();
+    if (!finished && saved_at_ != step_) save_together();
     progress_->finish();
     if (metrics_) metrics_->sync();
     write_status(finished ? "done" : "stopped", "");
@@ -207,7 +208,7 @@ class Loop {
   void end_step() {
     if (evaluation_due() && !evaluate()) return;
     if (average_due() && !average()) return;
-    if (step_ % settings_.checkpoint_steps == 0 || step_ == settings_.steps() || best_step_ == step_) save();
+    if (step_ % settings_.checkpoint_steps == 0 || step_ == settings_.steps() || best_step_ == step_) save_together();
   }
 
   void go_on_with_the_last_step() {
@@ -474,6 +475,12 @@ class Loop {
     if (folder_) write_checkpoint();
     saved_at_ = step_;
     write_status("running", "");
+  }
+
+  // Of what all processes have alike.
+  void save_together() {
+    if (group_) require_same_weights(trainable_.parameters(), *group_);
+    save();
   }
 
   void write_checkpoint() {

@@ -324,6 +324,34 @@ TEST(SequenceAttention, SendsWhatTheFormulasSay) {
           }
 }
 
+// Rows that all ranks have, as in decoding: two of one sequence and one of another.
+TEST(SequenceAttention, ReadByAllIsOneRoundOfPartialResults) {
+  constexpr int64_t H = 2, D = 8, R = 3, S = 9;
+  at::manual_seed(3);
+  const Tensor q_offsets = at::tensor({0, 2, 3}, at::kLong), k_offsets = at::tensor({0, 7, 9}, at::kLong);
+  const auto made = [&](int64_t rows) { return at::randn({1, H, rows, D}, at::kDouble); };
+  const Tensor q = made(R), k = made(S), v = made(S);
+  for (const Activation h : {Activation::relu, Activation::softmax})
+    for (const int P : {2, 3, 4}) {
+      AttentionOptions options;
+      options.h = h;
+      if (h == Activation::relu) options.length_rule = LengthRule::visible;
+      AttentionOptions whole = options;
+      whole.q_offsets = q_offsets, whole.k_offsets = k_offsets;
+      const Tensor expected = attention(q, k, v, whole);
+      on_ranks(P, [&](SequenceRanks& ranks) {
+        CountingRanks counted(ranks);
+        const Tensor rows = rows_of_rank(k_offsets, ranks.rank(), P);
+        const Tensor out = read_by_all(q, k.index_select(2, rows), v.index_select(2, rows), options, counted, q_offsets,
+                                       TokenShares::of_sequences(k_offsets, P));
+        EXPECT_LT((out - expected).abs().max().item<double>(), 1e-13);
+        EXPECT_EQ(counted.rounds, 1);
+        EXPECT_EQ(counted.messages, P - 1);
+        EXPECT_EQ(counted.elements, (P - 1) * R * H * (D + (h == Activation::softmax)));
+      });
+    }
+}
+
 // A rank sends its queries only to those who have keys that they see.
 TEST(SequenceAttention, CausalSendsHalf) {
   constexpr int P = 4;

@@ -59,6 +59,21 @@ TEST(FeedForward, ValuesAndGradients) {
     }
 }
 
+// Some rows of a larger array, in another order.
+TEST(FeedForward, RowsWithNumbersDropWhatTheyDropThere) {
+  const std::vector<Tensor> in = {leaf({7, 5}, 1), leaf({11, 5}, 2), leaf({11}, 3), leaf({6, 11}, 4)};
+  const Tensor numbers = at::tensor({5, 0, 2}, at::kLong);
+  for (const Activation activation : {Activation::relu, Activation::softmax}) {
+    const Tensor all = feed_forward(activation, in[0], in[1], in[2], in[3], {}, {}, 0.3, 9).index_select(0, numbers);
+    const Tensor some = feed_forward(activation, in[0].index_select(0, numbers), in[1], in[2], in[3], {}, {}, 0.3, 9, numbers);
+    EXPECT_LT(largest_difference(some, all), 1e-13);
+    const auto got = torch::autograd::grad({weighted(some)}, in), expected = torch::autograd::grad({weighted(all)}, in);
+    for (size_t i = 0; i < in.size(); ++i) EXPECT_LT(largest_difference(got[i], expected[i]), 1e-12) << i;
+  }
+  EXPECT_EQ(error_of([&] { feed_forward(Activation::relu, in[0], in[1], in[2], in[3], {}, {}, 0.3, 9, numbers); }),
+            "hinge::feed_forward: numbers must have 7 elements, got 3");
+}
+
 TEST(FeedForward, RowsOfSeveralDimensions) {
   const std::vector<Tensor> in = {leaf({2, 9, 5}, 1), leaf({11, 5}, 2), leaf({11}, 3), leaf({6, 11}, 4), leaf({6}, 5), leaf({2, 9, 6}, 6)};
   const Tensor got = feed_forward(Activation::gelu, in[0], in[1], in[2], in[3], in[4], in[5]);

@@ -41,6 +41,21 @@ TEST(EmbedTokens, ValuesAndGradients) {
   }
 }
 
+// Some rows of a larger array, in another order.
+TEST(ResidualNorm, RowsWithNumbersDropWhatTheyDropThere) {
+  const std::vector<Tensor> in = {leaf({5, 9}, 1), leaf({5, 9}, 2), leaf({9}, 3), leaf({9}, 4)};
+  const Tensor numbers = at::tensor({4, 0, 3}, at::kLong);
+  const auto rows = [&](const Tensor& t) { return t.index_select(0, numbers); };
+  const auto all = residual_norm(in[0], in[1], in[2], in[3], 1e-6, 0.25, 5),
+             some = residual_norm(rows(in[0]), rows(in[1]), in[2], in[3], 1e-6, 0.25, 5, numbers);
+  EXPECT_LT(largest_difference(some.first, rows(all.first)), 1e-12);
+  EXPECT_LT(largest_difference(some.second, rows(all.second)), 1e-14);
+  const auto total = [&](const Tensor& normed, const Tensor& sum) { return weighted(normed) + weighted(sum.sin()); };
+  const auto got = torch::autograd::grad({total(some.first, some.second)}, in),
+             expected = torch::autograd::grad({total(rows(all.first), rows(all.second))}, in);
+  for (size_t i = 0; i < in.size(); ++i) EXPECT_LT(largest_difference(got[i], expected[i]), 1e-12) << i;
+}
+
 TEST(ResidualNorm, ValuesAndGradients) {
   for (const double dropout : {0.0, 0.25}) {
     const std::vector<Tensor> in = {leaf({5, 9}, 1), leaf({5, 9}, 2), leaf({9}, 3), leaf({9}, 4)};

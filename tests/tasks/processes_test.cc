@@ -141,17 +141,24 @@ TEST_P(ProcessesTest, KilledItGoesOnWithFewerToTheSameBits) {
   expect_same("one", "again");
 }
 
-// ---- teams that share the tokens of an image
+// ---- teams that share the tokens of a sequence
 
 class TeamsTest : public ProcessesTest {
  protected:
-  // Without what would be dropped by its place.
+  // Without dropout of weights.
   TeamsTest() {
-    vision::Config config = vision::tiny(kSteps);
-    config.model.dropout = 0, config.model.attention.dropout.reset();
-    config.model.image_size = config.data.synthetic_size = 12;  // 9 tokens
-    config.train.shards = 2;
-    put("tiny.toml", support::write_config(config));
+    if (std::string(GetParam()) == "vision") {
+      vision::Config config = vision::tiny(kSteps);
+      config.model.attention.dropout.reset();
+      config.model.image_size = config.data.synthetic_size = 12;  // 9 tokens
+      config.train.shards = 2;
+      put("tiny.toml", support::write_config(config));
+    } else {
+      translation::Config config = translation::tiny(folder_.string(), kSteps);
+      config.model.attention.dropout.reset();
+      config.train.shards = 2, config.train.bleu_sentences = 5;
+      put("tiny.toml", support::write_config(config));
+    }
   }
   static std::vector<std::string> teams_of(int64_t size, std::vector<std::string> command) {
     command.insert(command.end(), {"--set", fmt::format("train.sequence_parallel={}", size)});
@@ -160,7 +167,7 @@ class TeamsTest : public ProcessesTest {
   // Sums of tokens in another order, through 24 steps of Adam: at most kFar apart.
   static constexpr double kFar = 2e-3;
 };
-INSTANTIATE_TEST_SUITE_P(Vision, TeamsTest, ::testing::Values("vision"), [](const auto& given) { return given.param; });
+INSTANTIATE_TEST_SUITE_P(Tasks, TeamsTest, ::testing::Values("vision", "translation"), [](const auto& given) { return given.param; });
 
 TEST_P(TeamsTest, TheLossesAreThoseOfOneProcess) {
   expect_done(begin("one"));
@@ -188,16 +195,25 @@ TEST_P(TeamsTest, StoppedItGoesOnWithOneProcessAndInTeams) {
 
 TEST_P(TeamsTest, AnEvaluationInTeamsHasTheSameNumbers) {
   expect_done(begin("one"));
+  const bool vision = std::string(GetParam()) == "vision";
   const auto evaluated = [&](int processes, int64_t size) {
-    expect_done(on(processes, teams_of(size, {"eval", path("one"), "--json", path("eval.json")})));
+    std::vector<std::string> command = {"eval", path("one"), "--json", path("eval.json")};
+    if (!vision) command.insert(command.end(), {"--bleu", "--split", "valid,train"});
+    expect_done(on(processes, teams_of(size, command)));
     return nlohmann::json::parse(hinge_command::read_file(path("eval.json")));
   };
   const nlohmann::json alone = evaluated(1, 1);
+  const std::vector<std::string> counts =
+      vision ? std::vector<std::string>{"images"} : std::vector<std::string>{"items", "tokens", "left_out"};
   for (const auto& [processes, size] : {std::pair(2, 1), std::pair(2, 2), std::pair(4, 2)}) {
     const nlohmann::json shared = evaluated(processes, size);
-    EXPECT_EQ(shared["images"], alone["images"]);
+    for (const std::string& count : counts) EXPECT_EQ(shared[count], alone[count]);
     EXPECT_NEAR(shared["loss"].get<double>(), alone["loss"].get<double>(), 1e-5);
-    EXPECT_NEAR(shared["accuracy"].get<double>(), alone["accuracy"].get<double>(), 0.02);  // an image on the border
+    const char* accuracy = vision ? "accuracy" : "token_accuracy";
+    EXPECT_NEAR(shared[accuracy].get<double>(), alone[accuracy].get<double>(), 0.02);  // an image on the border
+    if (vision) continue;
+    for (const char* same : {"bleu", "translated_tokens"}) EXPECT_EQ(shared[same], alone[same]);
+    EXPECT_NEAR(shared["splits"]["train"]["loss"].get<double>(), alone["splits"]["train"]["loss"].get<double>(), 1e-5);
   }
 }
 
@@ -212,8 +228,51 @@ TEST_P(TeamsTest, WhatDoesNotGoIsNamed) {
   EXPECT_TRUE(mentions(refused(1, {"--set", two}), {"train.sequence_parallel 2 needs 2 processes", "hinge launch -n 2"}));
   EXPECT_TRUE(mentions(refused(2, {"--set", "train.sequence_parallel=4"}), {"train.sequence_parallel 4 needs 4 processes", "got 2"}));
   EXPECT_TRUE(mentions(refused(2, {"--set", "train.sequence_parallel=3"}), {"train.sequence_parallel must be a power of two, got 3"}));
-  EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "model.dropout=0.1"}), {"model.dropout is 0.1", "train.sequence_parallel"}));
+  EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "model.attention.dropout=0.1"}),
+                       {"attention.dropout is 0.1", "train.sequence_parallel"}));
   EXPECT_TRUE(mentions(refused(2, {"--set", two, "--set", "train.workers=2"}), {"train.workers is 2", "train.sequence_parallel 2"}));
+}
+
+// ---- processes that share a text
+
+class TextTest : public TeamsTest {};
+INSTANTIATE_TEST_SUITE_P(Text, TextTest, ::testing::Values("translation"), [](const auto& given) { return given.param; });
+
+TEST_P(TextTest, IsTranslatedInTeamsAsByOneProcess) {
+  expect_done(begin("one", {"--set", "data.document_tokens=40", "--set", "optim.steps=200"}));
+  put("text.en", "one two three four five six\nseven\n\nzero\nfour four one six seven three zero two\n");
+  for (const std::vector<std::string>& how : {std::vector<std::string>{}, {"--document"}, {"--document", "--n-best", "2", "--beam", "3"}}) {
+    const auto translated = [&](int processes) {
+      std::vector<std::string> command = {"translate", path("one"), path("text.en"), "--out", path("text.de")};
+      command.insert(command.end(), how.begin(), how.end());
+      expect_done(on(processes, command));
+      const std::string text = hinge_command::read_file(path("text.de"));
+      std::filesystem::remove(path("text.de"));
+      return text;
+    };
+    const std::string alone = translated(1);
+    EXPECT_GT(alone.size(), 20u);
+    for (const int processes : {2, 4}) EXPECT_EQ(translated(processes), alone);
+  }
+  const Ended refused = hinge(on(2, {"translate", path("one"), path("text.en")}));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_TRUE(mentions(refused.err, {"hinge translate takes files and --out"}));
+}
+
+// Rank 1 reads the bad line.
+TEST_P(TextTest, ABadLineEndsAllWithItsMessage) {
+  std::string text = hinge_command::read_file(path("train.en"));
+  size_t line = 0;
+  for (int i = 0; i < 70; ++i) line = text.find('\n', line) + 1;
+  text[line] = '\xff';
+  put("train.en", text);
+  const Ended ended = hinge(on(2, begin("bad")));
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_TRUE(mentions(ended.err, {"[0] hinge: ", "[1] hinge: ", path("train.en:71: ")}));
+  EXPECT_FALSE(train::is_run(path("bad")));
+  expect_done(begin("alone", {"--set", "data.on_error=skip"}));
+  expect_done(on(2, begin("good", {"--set", "data.on_error=skip"})));
+  expect_same("alone", "good");
 }
 
 // ---- processes that do not fit together, started by hand
@@ -272,7 +331,7 @@ TEST_P(RanksTest, OtherDataAreRefusedWithBothValues) {
 
 TEST_P(RanksTest, NumbersThatDoNotGoAreNamed) {
   for (const Ended& ended : run({begin("three"), begin("three"), begin("three")}))
-    EXPECT_TRUE(mentions(ended.err, {"power of two of processes, got 3"}));
+    EXPECT_TRUE(mentions(ended.err, {"the number of processes must be a power of two, got 3"}));
   const std::vector<std::string> few = begin("few", {"--set", "train.shards=1", "--set", "train.workers=0"});
   for (const Ended& ended : run({few, few})) EXPECT_TRUE(mentions(ended.err, {"2 processes", "train.shards 1"}));
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "readers.h"
 #include "text/batches.h"
 #include "writers.h"
 
@@ -106,6 +107,36 @@ TEST(Vocabulary, Mistakes) {
   EXPECT_ERROR(other.require_fit(vocabulary().size(), vocabulary().hash(), "runs/de-en"), "does not fit runs/de-en", "70 pieces",
                "with 80");
   EXPECT_ERROR(vocabulary().require_fit(80, other.hash(), "runs/de-en"), "does not fit");
+}
+
+// The texts of other readers are missing in `partial`; in a whole text they are there.
+TEST(Corpus, OfSeveralReadersIsThatOfOne) {
+  for (const CorpusOptions& options : {CorpusOptions{.longest = 30}, CorpusOptions{.document_tokens = 60}}) {
+    const Corpus alone(text(), vocabulary(), options);
+    std::vector<Corpus::Place> places;
+    for (int64_t i = 0; i < alone.size(); i += 3) places.push_back(alone.place(i));
+    for (const bool partial : {false, true}) {
+      const auto errors = with_readers(3, [&](const Readers& readers) {
+        ParallelText own = text();
+        own.partial = partial;
+        int64_t number = 0;
+        for (Document& document : own.documents)
+          for (Pair& pair : document.pairs)
+            if (partial && number++ % 3 != readers.rank) pair = {};
+        const Corpus corpus(own, vocabulary(), options, readers);
+        ASSERT_EQ(corpus.size(), alone.size());
+        EXPECT_EQ(corpus.skipped(), alone.skipped());
+        for (int64_t i = 0; i < alone.size(); ++i) {
+          EXPECT_TRUE(std::ranges::equal(corpus.source(i), alone.source(i))) << i;
+          EXPECT_TRUE(std::ranges::equal(corpus.target(i), alone.target(i))) << i;
+          EXPECT_EQ(corpus.place_name(i), alone.place_name(i));
+        }
+        fill_in_targets(own, places, readers);
+        for (const Corpus::Place& place : places) EXPECT_EQ(joined(own, place).target, joined(text(), place).target);
+      });
+      EXPECT_EQ(errors, std::vector<std::string>(3));
+    }
+  }
 }
 
 TEST(Corpus, Sentences) {

@@ -1,6 +1,9 @@
 // Parallel files: documents, packed files, and every kind of bad line, both when it stops and when it is skipped.
 #include "text/parallel.h"
 
+#include <utility>
+
+#include "readers.h"
 #include "support/config.h"
 #include "support/process_memory.h"
 #include "text/files.h"
@@ -128,6 +131,80 @@ TEST(Parallel, WrittenAndReadAgain) {
 TEST(Counts, AsText) {
   EXPECT_EQ(describe({}), "none");
   EXPECT_EQ(describe({{"over-long", 2}, {"not UTF-8", 0}, {"cut", 1}}), "1 cut, 2 over-long");
+}
+
+// ---- several readers of one text
+
+// Lines of every kind, more than a run of each reader. A line is {source, target}.
+using LinePairs = std::vector<std::pair<std::string, std::string>>;
+LinePairs many_lines() {
+  LinePairs lines;
+  for (int i = 0; i < 11 * Readers::kRun + 7; ++i) lines.emplace_back(fmt::format("Satz {}", i), fmt::format("sentence {}", i));
+  for (const size_t blank : {0, 63, 64, 200, 201, 500}) lines[blank] = {"", ""};
+  return lines;
+}
+std::pair<std::string, std::string> written(const TemporaryFolder& folder, const std::string& name, const LinePairs& lines) {
+  std::string source, target;
+  for (const auto& [from, to] : lines) source += from + "\n", target += to + "\n";
+  return {folder.write(name + ".de", source), folder.write(name + ".en", target)};
+}
+
+TEST(ParallelReaders, HaveTheDocumentsOfOneAndEachPairIsReadByOne) {
+  const TemporaryFolder folder;
+  LinePairs lines = many_lines();
+  lines[3].first = "\xff", lines[70].second = "", lines[400].first = std::string(6000, 'x'), lines[699].second = "\xff";
+  const auto [de, en] = written(folder, "x", lines);
+  const ParallelText whole = read_parallel(de, en, kSkip);
+  for (const int count : {2, 3, 4}) {
+    std::vector<ParallelText> parts(static_cast<size_t>(count));
+    const auto errors = with_readers(count, [&, de = de, en = en](const Readers& readers) {
+      parts[static_cast<size_t>(readers.rank)] = read_parallel(de, en, kSkip, readers);
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(parts.size()));
+    for (const ParallelText& part : parts) {
+      EXPECT_TRUE(part.partial);
+      EXPECT_EQ(part.skipped, whole.skipped);
+      ASSERT_EQ(part.documents.size(), whole.documents.size());
+    }
+    for (size_t d = 0; d < whole.documents.size(); ++d)
+      for (size_t p = 0; p < whole.documents[d].pairs.size(); ++p) {
+        int64_t read = 0;
+        for (const ParallelText& part : parts) {
+          EXPECT_EQ(part.documents[d].name, whole.documents[d].name);
+          ASSERT_EQ(part.documents[d].pairs.size(), whole.documents[d].pairs.size());
+          const Pair& pair = part.documents[d].pairs[p];
+          if (pair == Pair{}) continue;
+          EXPECT_EQ(pair, whole.documents[d].pairs[p]);
+          ++read;
+        }
+        EXPECT_EQ(read, 1);
+      }
+  }
+}
+
+TEST(ParallelReaders, StopAtTheFirstBadLineWhoeverHasIt) {
+  const TemporaryFolder folder;
+  LinePairs lines = many_lines();
+  lines[130].second = "\xff", lines[70].first = "\xff", lines[400].first = "";
+  const auto [de, en] = written(folder, "x", lines);
+  const auto errors = with_readers(3, [&, de = de, en = en](const Readers& readers) { read_parallel(de, en, {}, readers); });
+  const std::string alone = support::error_of([&, de = de, en = en] { read_parallel(de, en); });
+  EXPECT_TRUE(support::mentions(alone, {de + ":71: ", "UTF-8"}));
+  EXPECT_EQ(errors, std::vector<std::string>(3, alone));
+}
+
+TEST(ParallelReaders, MustHaveOneText) {
+  const TemporaryFolder folder;
+  LinePairs lines = many_lines();
+  const auto first = written(folder, "x", lines);
+  lines[129].second += ".";  // of rank 0
+  const auto second = written(folder, "y", lines);
+  const auto errors = with_readers(2, [&](const Readers& readers) {
+    const auto& [de, en] = readers.rank == 0 ? first : second;
+    read_parallel(de, en, {}, readers);
+  });
+  for (const std::string& error : errors)
+    EXPECT_TRUE(support::mentions(error, {"the data of rank 1 are not those of rank 0", "711 lines", " instead of "}));
 }
 
 }  // namespace

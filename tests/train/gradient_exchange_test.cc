@@ -2,16 +2,20 @@
 #include "train/gradient_exchange.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "../distributed/ranks.h"
 #include "../support/errors.h"
 #include "train/processes.h"
 #include "train/sharded_gradient.h"
+#include "train/weights.h"
 
 namespace hinge::train {
 namespace {
@@ -182,6 +186,33 @@ TEST(PlanWorkers, IsThatOfEachProcess) {
   EXPECT_EQ(plan(run, 4, 4), Pair(1, 4));  // as many as there are shards
   EXPECT_TRUE(mentions(support::error_of([&] { plan(run, 4, 8); }), {"8 processes", "train.shards 4"}));
   EXPECT_TRUE(mentions(support::error_of([&] { plan({}, 4, 3); }), {"power of two", "got 3"}));
+}
+
+// One bit of one weight: of rank 0 as well, which is no better than the others.
+TEST(RequireSameWeights, NamesTheRanksAndTheParameterThatDiffer) {
+  const auto errors_if = [](const std::vector<int>& wrong) {
+    const HeldPort port;
+    return run_ranks(3, [&](int rank) {
+      ProcessGroup group(environment_of(rank, 3, port), "test");
+      const Model model;
+      if (std::count(wrong.begin(), wrong.end(), rank) > 0) {
+        float* weight = model.w2.data_ptr<float>() + 7 + rank;
+        *weight = std::nextafter(*weight, 9.0F);
+      }
+      try {
+        require_same_weights(model.parameters, group);
+      } catch (const DifferentWeightsError& error) {
+        group.fail(error.what());  // who is not as far yet ends with the same message
+        throw;
+      }
+      group.leave();
+    });
+  };
+  EXPECT_EQ(errors_if({}), std::vector<std::string>(3));
+  for (const int wrong : {0, 2})
+    for (const std::string& error : errors_if({wrong}))
+      EXPECT_TRUE(mentions(error, {fmt::format("weights of rank {} are not those of the other ranks: w2", wrong)})) << error;
+  for (const std::string& error : errors_if({1, 2})) EXPECT_TRUE(mentions(error, {"weights of rank 1, 2 are not", "w2"})) << error;
 }
 
 }  // namespace

@@ -36,6 +36,9 @@ inline double dropout_scale(double dropout) { return 65536.0 / (65536 - dropout_
 struct Dropout {
   double probability = 0;  // in [0, 1)
   uint64_t seed = 0;
+  const int64_t* numbers = nullptr;  // of the rows, if they are some of a larger array: row i has the fate of its row numbers[i]
+
+  int64_t number(int64_t row) const { return numbers ? numbers[row] : row; }
 };
 
 // One Philox block gives eight keys 16 bits each: its word w serves the keys j0 + lane + 8 w (low half) and + 32 (high half) of a run of

@@ -11,9 +11,10 @@
 namespace hinge {
 
 // drop(activation(x fc1^T + fc1_bias)) fc2^T + fc2_bias + residual; x [..., C], fc1 [W, C], fc2 [N, W], W hidden units. fc2_bias and
-// residual may be undefined. `dropout` drops hidden units; `seed` says which ones. A second differentiation is not supported.
+// residual may be undefined. `dropout` drops hidden units; `seed` says which ones, `numbers` as in sequence.h. A second differentiation is
+// not supported.
 at::Tensor feed_forward(kernels::Activation activation, const at::Tensor& x, const at::Tensor& fc1, const at::Tensor& fc1_bias,
                         const at::Tensor& fc2, const at::Tensor& fc2_bias, const at::Tensor& residual = {}, double dropout = 0,
-                        int64_t seed = 0);
+                        int64_t seed = 0, const at::Tensor& numbers = {});
 
 }  // namespace hinge

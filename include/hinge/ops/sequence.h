@@ -1,6 +1,7 @@
 // What a sequence model does around attention and feed-forward layers, as fused ops with autograd: embeddings, residuals with dropout and
 // norm, the loss. CPU tensors of float32 (fast) or float64; rows of tokens [..., width]. Dropout is counter-based (kernels/dropout.h): the
-// same seed, the same mask, which backward makes again instead of keeping it. A second differentiation is not supported.
+// same seed, the same mask, which backward makes again instead of keeping it. Where the rows are some of a larger array, `numbers` (int64,
+// one for each row) says which, and they have the masks that they would have there. A second differentiation is not supported.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +18,8 @@ at::Tensor embed_tokens(const at::Tensor& weight, const at::Tensor& tokens, cons
 
 // y = residual + drop(x) and its layer norm, in one pass: {norm(y), y}. Backward adds the gradients of both in one pass, too.
 std::pair<at::Tensor, at::Tensor> residual_norm(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& weight,
-                                                const at::Tensor& bias, double eps, double dropout = 0, int64_t seed = 0);
+                                                const at::Tensor& bias, double eps, double dropout = 0, int64_t seed = 0,
+                                                const at::Tensor& numbers = {});
 
 // x / sqrt(mean(x^2) + eps) * weight over the last dimension.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <string_view>
 
+#include "support/config.h"
 #include "support/progress.h"
 #include "tasks/translation/evaluation.h"
 #include "tasks/translation/run_text.h"
@@ -12,9 +15,17 @@
 #include "tasks/translation/translation_scores.h"
 #include "text/batches.h"
 #include "text/corpus.h"
+#include "train/weights.h"
 
 namespace hinge::translation {
 namespace {
+
+// Rank 0 says how it goes.
+support::ProgressOutput output_of(const train::Processes& processes) {
+  support::ProgressOutput output = support::ProgressOutput::standard_error();
+  if (!processes.first()) output.write = [](std::string_view) {};
+  return output;
+}
 
 // The splits that are asked for, or the two files of --data.
 std::vector<std::string> names_of(const tasks::EvalRequest& request) {
@@ -26,29 +37,39 @@ std::vector<std::string> names_of(const tasks::EvalRequest& request) {
   return {request.data};
 }
 
-std::vector<EncodedText> read_texts(const TrainedModel& trained, const tasks::EvalRequest& request) {
+// Each of several processes reads the text, and encodes a part of it.
+std::vector<EncodedText> read_texts(const TrainedModel& trained, const tasks::EvalRequest& request, const train::Processes& processes) {
   std::vector<EncodedText> texts;
+  std::string description;
+  if (processes.count() > 1) description = fmt::format("weights (hash {:016x})", train::hash_of_weights(trained.model->parameters()));
   for (const std::string& name : names_of(request)) {
     text::ParallelText text =
         request.data.empty() ? read_split("--split", name, trained.config) : read_split_or_files("--data", name, trained.config);
-    const auto corpus = std::make_shared<const text::Corpus>(text, trained.vocabulary, trained.config.data.corpus);
-    texts.push_back({name, std::move(text), corpus});
+    if (processes.count() > 1) description += fmt::format(", {} of {}", described(text), name);
+    texts.push_back({name, std::move(text), nullptr});
   }
+  processes.require_same(support::write_config(trained.config), description);
+  for (EncodedText& text : texts)
+    text.corpus = std::make_shared<const text::Corpus>(text.text, trained.vocabulary, trained.config.data.corpus, readers_of(processes));
   return texts;
 }
 
-std::vector<Evaluation> evaluate_texts(const TrainedModel& trained, const std::vector<EncodedText>& texts) {
+std::vector<Evaluation> evaluate_texts(const TrainedModel& trained, const std::vector<EncodedText>& texts,
+                                       const train::Processes& processes) {
   std::vector<text::Batches> batches;
-  int64_t all = 0, before = 0;
+  std::vector<int64_t> own;  // batches of this process
   for (const EncodedText& text : texts) {
     batches.emplace_back(text.corpus, batch_options(trained.config, /*training=*/false));
-    all += batches.back().steps(0);
+    const auto [first, last] = processes.own_part(batches.back().steps(0));
+    own.push_back(last - first);
   }
-  support::Progress progress("eval", all);
+  support::Progress progress("eval", std::accumulate(own.begin(), own.end(), int64_t{0}), 0, output_of(processes));
   std::vector<Evaluation> results;
-  for (text::Batches& of_text : batches) {
-    results.push_back(*evaluate(*trained.model, of_text, [&](int64_t done, int64_t) { return progress.update(before + done, {}), true; }));
-    before += of_text.steps(0);
+  int64_t before = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto shown = [&](int64_t done, int64_t) { return progress.update(before + done, {}), true; };
+    results.push_back(*evaluate(*trained.model, batches[i], shown, processes));
+    before += own[i];
   }
   return results;
 }
@@ -125,20 +146,28 @@ std::string decoding_text(const decode::TranslationCounts& counts) {
 
 tasks::EvalReport evaluate_run(const tasks::EvalRequest& request) {
   if (!request.length.empty() || !request.pp.empty()) throw tasks::RequestError("--length and --pp are for runs of images");
-  if (request.group != nullptr) throw tasks::RequestError("several processes can evaluate runs of images only: leave out hinge launch");
   const TrainedModel trained = load(request.run, request.which, request.changes);
   check_lengths(trained.config);
-  const std::vector<EncodedText> texts = read_texts(trained, request);
-  const std::vector<Evaluation> evaluations = evaluate_texts(trained, texts);
+  const train::Processes each(request.group);  // without teams
+  train::Processes processes(request.group);
+  if (request.group != nullptr) {
+    models::require_splittable(trained.config.model, trained.config.train.sequence_parallel);
+    processes.form_teams(trained.config.train.sequence_parallel);
+  }
+  const std::vector<EncodedText> texts = read_texts(trained, request, processes);
+  const std::vector<Evaluation> evaluations = evaluate_texts(trained, texts, processes);
   std::vector<Measured> parts;
   for (size_t i = 0; i < texts.size(); ++i) parts.push_back(measured(texts[i], evaluations[i]));
   std::optional<ScoredTranslations> translations;
   if (request.bleu) {
     std::optional<support::Progress> progress;
-    translations = score_translations(trained, texts, *request.bleu, [&](int64_t done, int64_t all) {
-      if (!progress) progress.emplace("translate", all, done);
-      return progress->update(done, {}), true;
-    });
+    translations = score_translations(
+        trained, texts, *request.bleu,
+        [&](int64_t done, int64_t all) {
+          if (!progress) progress.emplace("translate", all, done, output_of(each));
+          return progress->update(done, {}), true;
+        },
+        each);
     for (size_t i = 0; i < parts.size(); ++i) parts[i].scores = translations->scores[i];
   }
 

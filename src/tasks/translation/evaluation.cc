@@ -72,12 +72,16 @@ std::optional<Evaluation> evaluate(const models::Seq2Seq& model, text::Batches& 
       batch.emplace(batches.at(i));
     }
     const at::NoGradGuard guard;  // of this thread
-    const models::Seq2SeqLoss loss = model.loss(batch->source, batch->target, batch->labels);
-    parts[static_cast<size_t>(i)] = {loss.nll, loss.tokens, loss.right};
+    const models::Seq2SeqLoss loss = model.loss(batch->source, batch->target, batch->labels, {.ranks = processes.sequence()});
+    const std::vector<double> sums = processes.sums_of_team({loss.nll, static_cast<double>(loss.tokens), static_cast<double>(loss.right)});
+    parts[static_cast<size_t>(i)] = {sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2])};
     const std::scoped_lock lock(mutex);
-    goes_on = (progress(++done, own) || done == own) && goes_on;
+    goes_on = !processes.any_of_team(!progress(++done, own) && done < own) && goes_on;
   };
-  run_side_by_side(own, take_batch);
+  if (processes.sequence() != nullptr)
+    for (int64_t i = 0; i < own; ++i) take_batch(i);  // their exchanges follow one another
+  else
+    run_side_by_side(own, take_batch);
   if (processes.count() > 1 && !share(processes, goes_on, first, last, parts)) return {};
   if (!goes_on) return {};
   Evaluation result;

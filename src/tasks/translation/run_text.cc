@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <string_view>
+
+#include "support/hash.h"
 #include "support/nearest.h"
 #include "tasks/task.h"
 
@@ -38,6 +41,22 @@ text::ParallelText read_split_or_files(const std::string& option, const std::str
   const size_t comma = given.find(',');
   if (comma == std::string::npos) return read_split(option, given, config);
   return text::read_parallel(given.substr(0, comma), given.substr(comma + 1), {source.on_error, source.longest});
+}
+
+std::string described(const text::ParallelText& text) {
+  uint64_t hash = 0;
+  for (const text::Document& document : text.documents) {
+    hash = hash * 31 + document.pairs.size();
+    for (const text::Pair& pair : document.pairs)
+      for (const std::string_view side : {pair.source, pair.target}) hash = hash * 31 + support::fnv1a(side);
+  }
+  return fmt::format("{} pairs (hash {:016x})", text.pairs(), hash);
+}
+
+text::Readers readers_of(const train::Processes& processes) {
+  distributed::ProcessGroup* const group = processes.group();
+  if (group == nullptr) return {};
+  return {group->rank(), group->world(), [group](const std::string& own) { return group->all_gather_bytes(own); }};
 }
 
 text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train, const support::ProgressOutput& output) {

@@ -6,8 +6,10 @@
 #include "support/progress.h"
 #include "tasks/translation/config.h"
 #include "text/parallel.h"
+#include "text/readers.h"
 #include "text/source.h"
 #include "text/vocabulary.h"
+#include "train/processes.h"
 
 namespace hinge::translation {
 
@@ -19,6 +21,12 @@ text::ParallelText read_split(const std::string& option, const std::string& name
 
 // Such a split, or two files: "SOURCE,TARGET".
 text::ParallelText read_split_or_files(const std::string& option, const std::string& given, const Config& config);
+
+// For the comparison with that of other processes, which have read all of it, too: with a number that depends on all.
+std::string described(const text::ParallelText& text);
+
+// The processes as readers that share a text: each has a part of its own, whatever teams there are.
+text::Readers readers_of(const train::Processes& processes);
 
 // The vocabulary that a run begins with: that of the file, or one trained on the training text, both languages together.
 text::Vocabulary make_vocabulary(const DataConfig& config, const text::ParallelText& train, const support::ProgressOutput& output);

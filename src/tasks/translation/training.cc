@@ -49,17 +49,24 @@ struct RunText {
   }
 };
 
-// `stored`: the vocabulary that the run has already. A new one is made by the first of the processes.
+// `stored`: the vocabulary that the run has already. A new one is made by the first of the processes. Each of them reads and encodes a part
+// of the text, and gets the ids of the rest from the others.
 RunText read_run_text(const Config& config, const std::optional<text::Vocabulary>& stored, const support::ProgressOutput& output,
                       const train::Processes& processes) {
-  const auto [train, valid, skipped] = text::read_training_text(config.data.source);
+  const text::Readers readers = readers_of(processes);
+  auto [train, valid, skipped] = text::read_training_text(config.data.source, readers);
+  if (!readers.alone() && !train.partial)
+    processes.require_same("", fmt::format("{} to train, {} to evaluate", described(train), described(valid)));
   if (!skipped.empty()) output.write(fmt::format("catalogues: left out: {}\n", text::describe(skipped)));
-  const auto made = [&, &text = train] { return make_vocabulary(config.data, text, output).bytes(); };
+  const auto made = [&, &text = train] {
+    const bool again = text.partial && config.data.vocabulary_file.empty();  // the first has only its part
+    return make_vocabulary(config.data, again ? text::read_training_text(config.data.source).train : text, output).bytes();
+  };
   const text::Vocabulary vocabulary =
       stored ? *stored : text::Vocabulary::from_bytes(processes.from_first(made), "the vocabulary of the run");
   RunText data{vocabulary, nullptr, nullptr, {}, {}};
   const auto encode = [&](const char* name, const text::ParallelText& text) {
-    auto corpus = std::make_shared<const text::Corpus>(text, vocabulary, config.data.corpus);
+    auto corpus = std::make_shared<const text::Corpus>(text, vocabulary, config.data.corpus, readers);
     output.write(fmt::format("{}: {} {}, {} source and {} target tokens", name, corpus->size(),
                              config.data.corpus.document_tokens > 0 ? "parts of documents" : "pairs", corpus->source_tokens(),
                              corpus->target_tokens()));
@@ -73,12 +80,15 @@ RunText read_run_text(const Config& config, const std::optional<text::Vocabulary
   data.valid = encode("validation", valid);
   // Evenly over the text: its beginning may be one document, or one program's messages.
   const int64_t size = data.valid->size(), count = std::min(config.train.bleu_sentences, size);
+  std::vector<text::Corpus::Place> places;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t item = i * size / count;
     const std::span<const int32_t> source = data.valid->source(item);
     data.sources.emplace_back(source.begin(), source.end());
-    data.references.push_back(text::joined(valid, data.valid->place(item)).target);
+    places.push_back(data.valid->place(item));
   }
+  if (valid.partial) text::fill_in_targets(valid, places, readers);
+  for (const text::Corpus::Place& place : places) data.references.push_back(text::joined(valid, place).target);
   return data;
 }
 
@@ -88,7 +98,6 @@ RunText read_run_text(const Config& config, const std::optional<text::Vocabulary
 void check(const Config& config) {
   const OptimConfig& optim = config.optim;
   train::check(optim, config.train);
-  require(config.train.sequence_parallel == 1, "train.sequence_parallel is for vision transformers: here it must be 1");
   require(optim.label_smoothing >= 0 && optim.label_smoothing < 1,
           fmt::format("optim.label_smoothing must be in [0, 1), got {}", optim.label_smoothing));
   require(optim.regulariser_weight >= 0 && std::isfinite(optim.regulariser_weight),
@@ -101,7 +110,7 @@ void check(const Config& config) {
   require(config.train.bleu_sentences >= 0, fmt::format("train.bleu_sentences cannot be negative, got {}", config.train.bleu_sentences));
   models::Seq2SeqConfig model = config.model;
   if (model.vocabulary == 0) model.vocabulary = 1;  // stands for the number that is not known yet
-  models::resolved(model);
+  models::require_splittable(models::resolved(model), config.train.sequence_parallel);
   check_lengths(config);
 }
 
@@ -136,6 +145,7 @@ class TranslationTraining : public train::Trainable {
         data_(std::move(data)),
         bleu_(std::move(bleu)),
         processes_(processes),
+        each_(processes.group()),
         model_(config_.model, train::stream_seed(seed(), train::Stream::weights)),
         batches_(data_.train, batch_options(config_, /*training=*/true)),
         valid_(data_.valid, batch_options(config_, /*training=*/false)) {
@@ -144,7 +154,7 @@ class TranslationTraining : public train::Trainable {
     const int64_t parameters = model_.parameters().count();
     const int64_t parts = text::even_parts(batches_.sample_lengths(kSampledBatches), train::tolerated_unevenness(parameters));
     plan_ = processes_.plan(config_.train, parts, parameters);
-    config_.train.shards = train::shards_of(config_.train, plan_, processes_.count());
+    config_.train.shards = train::shards_of(config_.train, plan_, processes_.teams());
     train::use_threads(plan_.workers * plan_.threads);
   }
 
@@ -153,7 +163,7 @@ class TranslationTraining : public train::Trainable {
 
   train::LoopSettings settings() {
     const auto steps = [this](double epochs, int64_t most) { return steps_of(batches_, epochs, most); };
-    return train::loop_settings(config_.optim, config_.train, plan_, steps, processes_.count());
+    return train::loop_settings(config_.optim, config_.train, plan_, steps, processes_.teams());
   }
 
   const nn::Parameters& parameters() const override { return model_.parameters(); }
@@ -190,20 +200,25 @@ class TranslationTraining : public train::Trainable {
                      .regulariser = optim.regulariser_weight > 0,
                      .regulariser_margin = optim.regulariser_margin.value_or(std::numeric_limits<double>::infinity()),
                      .label_smoothing = optim.label_smoothing,
-                     .views = nullptr});
-    // The mean over the step's tokens: a shard counts by its tokens, so that a step does not depend on how it is cut.
-    const auto tokens = static_cast<double>(result.tokens);
-    const double share = tokens / static_cast<double>(tokens_);
-    const double loss = share * result.loss.item<double>();
-    const double regulariser = result.regulariser.defined() ? share * result.regulariser.item<double>() : 0;
+                     .views = nullptr,
+                     .ranks = processes_.sequence()});
+    // The mean over the step's tokens: a shard counts by its tokens, so that a step does not depend on how it is cut. In a team, each
+    // member has the loss of its own tokens, and a part of the regulariser.
+    const auto all_tokens = static_cast<double>(tokens_), tokens = static_cast<double>(batch->labels.numel());
+    const double own_share = static_cast<double>(result.tokens) / all_tokens, share = tokens / all_tokens;
+    const bool regularised = result.regulariser.defined();
+    const std::vector<double> sums =
+        processes_.sums_of_team({own_share * result.loss.item<double>(), regularised ? share * result.regulariser.item<double>() : 0,
+                                 result.nll, static_cast<double>(result.right)});
+    const double loss = sums[0], regulariser = sums[1];
     if (!std::isfinite(loss) || !std::isfinite(regulariser)) return {.loss = std::isfinite(loss) ? regulariser : loss};
-    train::ShardOutcome outcome{loss, static_cast<double>(result.right), tokens};
+    train::ShardOutcome outcome{loss, sums[3], tokens};
     outcome.flops = model_.flops(lengths_of(batch->source), lengths_of(batch->target));
-    outcome.sums = {{"loss", loss * static_cast<double>(tokens_)}, {"nll", result.nll}, {"right", outcome.right}, {"tokens", tokens}};
+    outcome.sums = {{"loss", loss * all_tokens}, {"nll", sums[2]}, {"right", outcome.right}, {"tokens", tokens}};
     if (optim.regulariser_weight > 0) outcome.sums["regulariser"] = regulariser;
     outcome.gradients = regulariser_weight_ > 0 ? train::gradients_of(model_.parameters(), {result.loss, result.regulariser},
-                                                                      {share, regulariser_weight_ * share})
-                                                : train::gradients_of(model_.parameters(), {result.loss}, {share});
+                                                                      {own_share, regulariser_weight_ * share})
+                                                : train::gradients_of(model_.parameters(), {result.loss}, {own_share});
     return outcome;
   }
 
@@ -272,21 +287,21 @@ class TranslationTraining : public train::Trainable {
       progress("translating", done, all);
       return !stop;
     };
-    if (processes_.count() > 1) return shared_bleu(goes_on);
+    if (each_.count() > 1) return shared_bleu(goes_on);
     if (stop) return {};
     return bleu_(model_, data_.vocabulary, data_.sources, data_.references, goes_on);
   }
 
   // Each process translates its part.
   std::optional<double> shared_bleu(const BleuProgress& progress) const {
-    const auto [first, last] = processes_.own_part(std::ssize(data_.sources));
+    const auto [first, last] = each_.own_part(std::ssize(data_.sources));
     const std::optional<std::vector<std::string>> own =
         decode::greedy_translations(model_, data_.vocabulary, {data_.sources.begin() + first, data_.sources.begin() + last}, progress);
     std::string bytes;
     if (own) nlohmann::json::to_msgpack(*own, bytes);
     std::vector<std::string> all;
     bool whole = true;
-    for (const std::string& text : processes_.gather(bytes)) {
+    for (const std::string& text : each_.gather(bytes)) {
       whole = whole && !text.empty();
       if (!text.empty())
         for (const nlohmann::json& translation : nlohmann::json::from_msgpack(text)) all.push_back(translation.get<std::string>());
@@ -299,6 +314,7 @@ class TranslationTraining : public train::Trainable {
   const RunText data_;
   const BleuFunction bleu_;
   const train::Processes processes_;
+  const train::Processes each_;  // without teams: every process translates whole sentences of its own
   models::Seq2Seq model_;
   text::Batches batches_, valid_;
   train::WorkersPlan plan_;
@@ -315,8 +331,10 @@ class TranslationTraining : public train::Trainable {
 
 train::TrainResult train(const Config& given, const std::string& folder, const std::atomic<bool>& stop, support::ProgressOutput output,
                          BleuFunction bleu, distributed::ProcessGroup* group) {
-  const train::Processes processes(group);
+  train::Processes processes(group);
   check(given);
+  processes.require_same(support::write_config(given), "");  // before they read together
+  processes.form_teams(given.train.sequence_parallel);
   RunText data = read_run_text(given, std::nullopt, output, processes);
   const Config config = resolve(given, data);
   processes.require_same(support::write_config(config), data.description());
@@ -330,9 +348,10 @@ train::TrainResult train(const Config& given, const std::string& folder, const s
 
 train::TrainResult resume(const std::string& folder, const std::vector<std::string>& changes, const std::atomic<bool>& stop,
                           support::ProgressOutput output, BleuFunction bleu, distributed::ProcessGroup* group) {
-  const train::Processes processes(group);
+  train::Processes processes(group);
   Config config = train::config_to_resume<Config>(folder, changes, processes);
   check(config);
+  processes.form_teams(config.train.sequence_parallel);
   auto [run, from] = train::open_to_resume(folder, processes, output);
   const auto stored = [&] { return train::read_run_file(folder, kVocabularyFile); };
   const text::Vocabulary vocabulary = text::Vocabulary::from_bytes(processes.from_first(stored), folder + "/" + kVocabularyFile);

@@ -1,6 +1,8 @@
 #include "tasks/translation/translation_scores.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "text/resegment.h"
@@ -38,13 +40,31 @@ TranslationScores score(const EncodedText& text, const std::vector<std::string>&
   return scores;
 }
 
+// All processes have the translations of all, and what they have done together, in the time of the slowest.
+void share(const train::Processes& processes, std::vector<std::string>& translations, decode::TranslationCounts& counts) {
+  const nlohmann::json own = {{"translations", translations}, {"tokens", counts.tokens}, {"seconds", counts.seconds}};
+  const std::vector<uint8_t> bytes = nlohmann::json::to_msgpack(own);
+  translations.clear();
+  counts = {};
+  for (const std::string& text : processes.gather({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) {
+    const nlohmann::json part = nlohmann::json::from_msgpack(text);
+    for (const nlohmann::json& translation : part.at("translations")) translations.push_back(translation.get<std::string>());
+    counts.tokens += part.at("tokens").get<int64_t>();
+    counts.seconds = std::max(counts.seconds, part.at("seconds").get<double>());
+  }
+  counts.all = counts.done = std::ssize(translations);
+}
+
 }  // namespace
 
 ScoredTranslations score_translations(const TrainedModel& trained, const std::vector<EncodedText>& texts,
-                                      const decode::TranslationOptions& options, const decode::Translator::Progress& progress) {
+                                      const decode::TranslationOptions& options, const decode::Translator::Progress& progress,
+                                      const train::Processes& processes) {
   std::vector<decode::Source> sources;
   for (const EncodedText& text : texts)
     for (int64_t i = 0; i < text.corpus->size(); ++i) sources.emplace_back(text.corpus->source(i).begin(), text.corpus->source(i).end());
+  const auto [begin_own, end_own] = processes.own_part(std::ssize(sources));
+  sources = {sources.begin() + begin_own, sources.begin() + end_own};
   std::vector<std::string> translations(sources.size());
   const decode::Translator translator(*trained.model, trained.vocabulary, options);
   ScoredTranslations result;
@@ -54,6 +74,7 @@ ScoredTranslations score_translations(const TrainedModel& trained, const std::ve
         for (size_t i = 0; i < group.size(); ++i) translations[first + i] = group[i].at(0).text;
       },
       progress);
+  if (processes.count() > 1) share(processes, translations, result.counts);
   std::ptrdiff_t first = 0;
   for (const EncodedText& text : texts) {
     const auto begin = translations.begin() + first;

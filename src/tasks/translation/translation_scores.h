@@ -11,6 +11,7 @@
 #include "tasks/translation/trained_model.h"
 #include "text/corpus.h"
 #include "text/parallel.h"
+#include "train/processes.h"
 
 namespace hinge::translation {
 
@@ -34,8 +35,10 @@ struct ScoredTranslations {
   decode::TranslationCounts counts;       // of all together
 };
 
-// Translates the items of all texts together, sorted by length, on all threads. Calls `progress` after each batch.
+// Translates the items of all texts together, sorted by length, on all threads; each of the processes a part of them. Calls `progress`
+// after each batch.
 ScoredTranslations score_translations(const TrainedModel& trained, const std::vector<EncodedText>& texts,
-                                      const decode::TranslationOptions& options, const decode::Translator::Progress& progress);
+                                      const decode::TranslationOptions& options, const decode::Translator::Progress& progress,
+                                      const train::Processes& processes = train::Processes(nullptr));
 
 }  // namespace hinge::translation
