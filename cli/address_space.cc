@@ -40,7 +40,7 @@ void require_address_space(int /*argc*/, char** /*argv*/, char** environment) {
   }
   char text[200];
   const int length = std::snprintf(text, sizeof text,
-                                   "hinge: no %zu MB of address space are left of the limit of %zu MB (ulimit -v): raise it, or set a "
+                                   "hinge: less than %zu MB of address space is left of the limit of %zu MB (ulimit -v): raise the limit, or set a "
                                    "lower OMP_NUM_THREADS\n",
                                    wanted / kMegabyte, static_cast<size_t>(limit.rlim_cur) / kMegabyte);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, static_cast<size_t>(length));
