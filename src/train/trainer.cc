@@ -105,7 +105,7 @@ class Loop {
         }
       };
       const bool diverged = dynamic_cast<const DivergedError*>(&error) != nullptr;
-      const bool good_weights = !diverged && dynamic_cast<const DifferentWeightsError*>(&error) == nullptr;
+      const bool good_weights = !diverged && !comparing_;
       if (good_weights && folder_ && step_is_whole_ && metrics_ && saved_at_.value_or(0) != step_) attempt([&] { save(); });
       attempt([&] { write_status(diverged ? "diverged" : "failed", error_text(error)); });
       log(error_text(error));
@@ -479,7 +479,9 @@ class Loop {
 
   // Of what all processes have alike.
   void save_together() {
+    comparing_ = true;  // until all are known to be the same: another process may be the first to say that they are not
     if (group_) require_same_weights(trainable_.parameters(), *group_);
+    comparing_ = false;
     save();
   }
 
@@ -562,6 +564,7 @@ class Loop {
   double waited_before_ = 0;           // of these, without a batch
   std::optional<int> threads_before_;  // of each worker, in the process that saved the checkpoint
   bool step_is_whole_ = true;          // weights, counts and lines of metrics are all those after step_
+  bool comparing_ = false;             // the weights with those of the other processes
   double lr_ = 0, last_loss_ = 0, last_accuracy_ = 0;
   std::optional<double> score_, best_;
   std::map<std::string, double> evaluated_;  // the metrics of the last evaluation
