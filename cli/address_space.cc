@@ -39,10 +39,11 @@ void require_address_space(int /*argc*/, char** /*argv*/, char** environment) {
     return;
   }
   char text[200];
-  const int length = std::snprintf(text, sizeof text,
-                                   "hinge: less than %zu MB of address space is left of the limit of %zu MB (ulimit -v): raise the limit, or set a "
-                                   "lower OMP_NUM_THREADS\n",
-                                   wanted / kMegabyte, static_cast<size_t>(limit.rlim_cur) / kMegabyte);
+  const int length =
+      std::snprintf(text, sizeof text,
+                    "hinge: less than %zu MB of address space is left of the limit of %zu MB (ulimit -v): raise the limit, or set a "
+                    "lower OMP_NUM_THREADS\n",
+                    wanted / kMegabyte, static_cast<size_t>(limit.rlim_cur) / kMegabyte);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, static_cast<size_t>(length));
   ::_exit(1);
 }

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -37,7 +38,11 @@ template <class Json = nlohmann::json> Json parse_json(std::string_view text) {
 template <std::integral Whole = int64_t> Whole whole_number(const auto& value) {
   const bool fits = value.is_number_unsigned() ? std::in_range<Whole>(value.template get<uint64_t>())
                                                : value.is_number_integer() && std::in_range<Whole>(value.template get<int64_t>());
-  if (!fits) throw nlohmann::json::other_error::create(599, "no whole number of the expected size: " + value.dump(), nullptr);
+  if (!fits)
+    throw nlohmann::json::other_error::create(599,
+                                              "expected a whole number of at most " + std::to_string(8 * sizeof(Whole)) +
+                                                  " bits, got the " + value.type_name() + " " + value.dump(),
+                                              nullptr);
   return value.template get<Whole>();
 }
 
