@@ -21,7 +21,8 @@ std::string own_group(const std::string& groups) {
 // Both files have the word "max" where there is no limit, which is no number.
 void lower_to_limits_of(const std::string& group, ContainerLimits& limits) {
   double quota = 0, period = 0;  // microseconds
-  if (std::ifstream(group + "/cpu.max") >> quota >> period && quota > 0 && period > 0) limits.cores = std::min(limits.cores, quota / period);
+  if (std::ifstream(group + "/cpu.max") >> quota >> period && quota > 0 && period > 0)
+    limits.cores = std::min(limits.cores, quota / period);
   int64_t bytes = 0;
   if (std::ifstream(group + "/memory.max") >> bytes) limits.memory_bytes = std::min(limits.memory_bytes, bytes);
 }

@@ -314,7 +314,8 @@ TEST(BeamSearch, RowsStayWhereTheyCan) {
 
 TEST(BeamSearch, WrongOptionsAreNamed) {
   EXPECT_NE(error_of([] { check({.beam = 0}); }).find("a beam of 0"), std::string::npos);
-  EXPECT_NE(error_of([] { check({.beam = 4, .n_best = 5}); }).find("the 5 best translations cannot come from a beam of 4"), std::string::npos);
+  EXPECT_NE(error_of([] { check({.beam = 4, .n_best = 5}); }).find("the 5 best translations cannot come from a beam of 4"),
+            std::string::npos);
   EXPECT_NE(error_of([] { check({.length_penalty = std::nan("")}); }).find("length penalty of nan"), std::string::npos);
   EXPECT_NE(error_of([] { check({.patience = 0.5}); }).find("patience of 0.5"), std::string::npos);
 }
