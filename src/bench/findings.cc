@@ -73,10 +73,10 @@ void judge_threads(const Machine& machine, std::vector<Finding>& found) {
 
   // Our own measurements put a load of their own on the machine, hence the margin.
   if (machine.cpu.load > 0.5 * cores)
-    found.push_back({fmt::format("Other programs keep the processor busy (load {:.1f} on {}): measurements will be low, and a training's "
-                                 "threads spin while they wait for one another.",
+    found.push_back({fmt::format("Other programs keep the processor busy (load {:.1f} on {}): measurements will be low, and "
+                                 "trainings slower.",
                                  machine.cpu.load, cores == 1 ? "one core" : fmt::format("{} cores", cores)),
-                     "top    (shows which; to train beside them: export GOMP_SPINCOUNT=1000)"});
+                     "top    (shows which)"});
 }
 
 void judge_simd(const Machine& machine, std::vector<Finding>& found) {
