@@ -181,7 +181,8 @@ TEST_F(WatchTest, ALongFileIsReadHereAndThere) {
 
 TEST_F(WatchTest, ALineWithoutAnEndTakesNoMemory) {
   make("run", "done", 3);
-  add_text("run/metrics.jsonl", std::string(3 << 20, ' ') + "\n{\"step\": 40, \"train/loss\": 7}\n");
+  add_text("run/metrics.jsonl", std::string(3 << 20, ' '));
+  add_text("run/metrics.jsonl", "\n{\"step\": 40, \"train/loss\": 7}\n");
   WatchedFolder folder(folder_.string());
   folder.refresh();
   EXPECT_EQ(folder.curve(folder.runs()[0], "train/loss", 10).size(), 4u);
