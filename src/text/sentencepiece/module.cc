@@ -3,6 +3,7 @@
 #include <sentencepiece_trainer.h>
 
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string_view>
 
@@ -77,10 +78,53 @@ bool has_sound_pieces(std::string_view model) {
   return !fields.damaged();
 }
 
+uint32_t word_at(std::string_view bytes, size_t index) {
+  uint32_t word = 0;
+  std::memcpy(&word, bytes.data() + index * sizeof word, sizeof word);
+  return word;
+}
+
+// SentencePiece follows the table of a normaliser wherever it points. The table: the size of a trie, the trie, and the texts at which its
+// leaves point. The trie is an array of units: whoever comes to unit i with the right character (bit 31 is not set) goes on to i ^ offset,
+// where the leaf is, if it has one (bit 8), and from there to (i ^ offset) ^ the next character.
+bool is_sound_table(std::string_view table) {
+  if (table.empty()) return true;
+  if (table.size() <= sizeof(uint32_t)) return false;
+  const size_t trie_size = word_at(table, 0);
+  table.remove_prefix(sizeof(uint32_t));
+  if (trie_size >= table.size() || trie_size < sizeof(uint32_t)) return false;
+  const std::string_view texts = table.substr(trie_size);
+  const size_t units = trie_size / sizeof(uint32_t);
+  for (size_t i = 0; i < units; ++i) {
+    const uint32_t unit = word_at(table, i);
+    if (i > 0 && unit >> 31 != 0) continue;  // a leaf
+    const size_t next = i ^ static_cast<size_t>((unit >> 10) << ((unit & (1u << 9)) >> 6));
+    if ((next | 255) >= units) return false;
+    if ((unit >> 8 & 1) != 0 && (word_at(table, next) & ~(1u << 31)) >= texts.size()) return false;
+  }
+  return true;
+}
+
+// Fields 3 and 5 of a model are its normaliser and its denormaliser, and there field 2 is the table.
+bool has_sound_tables(std::string_view model) {
+  uint64_t number = 0, inner_number = 0;
+  std::string_view normaliser, table;
+  Fields fields(model);
+  while (fields.next(number, normaliser)) {
+    if (number != 3 && number != 5) continue;
+    Fields inner(normaliser);
+    while (inner.next(inner_number, table))
+      if (inner_number == 2 && !is_sound_table(table)) return false;
+    if (inner.damaged()) return false;
+  }
+  return !fields.damaged();
+}
+
 class Model : public PieceModel {
  public:
   bool load(const std::string& bytes) {
-    return has_sound_pieces(bytes) && processor_.LoadFromSerializedProto(bytes).ok() && processor_.GetPieceSize() > 0;
+    return has_sound_pieces(bytes) && has_sound_tables(bytes) && processor_.LoadFromSerializedProto(bytes).ok() &&
+           processor_.GetPieceSize() > 0;
   }
 
   int size() const override { return processor_.GetPieceSize(); }
